@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+//
+// Which kernel serves a call. One row per kernel says what it can do; the plan picks the first row
+// that covers the call.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "core/problem.h"
+
+namespace ffpa {
+
+enum class Pass : uint8_t { kForward, kBackward };
+
+// What a call asks for besides plain attention. Bits of KernelRow::features.
+enum Feature : uint32_t {
+  kWindow = 1 << 0,  // other than full or causal
+  kCausal = 1 << 1,
+  kSoftcap = 1 << 2,
+  kSink = 1 << 3,
+  kMask = 1 << 4,
+  kMaskGradient = 1 << 5,
+  kAlibi = 1 << 6,
+  kDropout = 1 << 7,
+  kSeqused = 1 << 8,
+  kPacked = 1 << 9,
+  kLseGradient = 1 << 10,
+  kDvDiffers = 1 << 11,      // head_dim_v != head_dim_qk
+  kNonPositiveScale = 1 << 12,
+  kAllFeatures = (1 << 13) - 1,
+};
+
+struct KernelRow {
+  const char* name;
+  Backend backend;
+  DeviceType device;
+  Pass pass;
+  int min_sm, max_sm;         // compute capability * 10, inclusive; CPU: 0
+  uint32_t dtypes;            // bit 1 << DType
+  int min_head_dim, max_head_dim, head_dim_step;
+  uint32_t features;
+  // Launch-time facts of the kernel.
+  size_t (*workspace_bytes)(const Problem&);
+  Status (*launch)(const Problem&, Workspace, void* stream);
+  std::string (*describe)(const Problem&);  // tiles, threads, workspace: one line
+};
+
+// All kernels of this build, best first.
+std::span<const KernelRow> kernel_table();
+
+uint32_t features_of(const Problem& p, Pass pass);
+
+// The row that serves the call, or an unsupported-status that says which rows refused and why.
+// `sm`: compute capability * 10 of the device of the call, 0 for the CPU.
+Status select_kernel(const Problem& p, Pass pass, int sm, const KernelRow** row);
+
+// Why `row` does not serve the call; empty if it does.
+std::string refusal(const KernelRow& row, const Problem& p, Pass pass, int sm);
+
+}  // namespace ffpa
