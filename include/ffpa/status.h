@@ -65,7 +65,7 @@ class [[nodiscard]] Status {
 }  // namespace ffpa
 
 // Returns from the calling function with the status of `call` unless it is ok.
-#define FFPA_RETURN_IF_ERROR(call)                                      \
-  do {                                                                  \
+#define FFPA_RETURN_IF_ERROR(call)                                                     \
+  do {                                                                                 \
     if (::ffpa::Status ffpa_status_ = (call); !ffpa_status_.ok()) return ffpa_status_; \
   } while (false)

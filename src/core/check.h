@@ -9,8 +9,12 @@
 
 namespace ffpa {
 
-// Inputs and options only: what a plan, `explain` and the workspace functions need.
+// What plans, `explain` and the workspace functions need: everything but data, so that pointers
+// may be null.
 Status check_inputs(const AttentionInputs& inputs, const AttentionOptions& options, Problem* p);
+Status check_backward_plan(const AttentionInputs& inputs, const AttentionOptions& options,
+                           const BackwardOutputs& gradients, Problem* p);
+// The whole call.
 Status check_forward(const AttentionInputs& inputs, const AttentionOptions& options,
                      const ForwardOutputs& outputs, Problem* p);
 Status check_backward(const AttentionInputs& inputs, const AttentionOptions& options,

@@ -17,8 +17,9 @@ namespace ffpa {
 struct Rows {
   char* data = nullptr;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+  bool given = false;  // data may be null where the tensor has no elements
 
-  bool defined() const { return data != nullptr; }
+  bool defined() const { return given; }
   template <class T>
   T* at(int64_t batch, int64_t head, int64_t row) const {
     return reinterpret_cast<T*>(data) + batch * batch_stride + head * head_stride +
@@ -30,8 +31,9 @@ struct Rows {
 struct RowStatistics {
   float* data = nullptr;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0;
+  bool given = false;
 
-  bool defined() const { return data != nullptr; }
+  bool defined() const { return given; }
   float& at(int64_t batch, int64_t head, int64_t row) const {
     return data[batch * batch_stride + head * head_stride + row * row_stride];
   }
@@ -42,8 +44,9 @@ struct MaskView {
   void* data = nullptr;
   DType dtype = DType::kOther;
   int64_t batch_stride = 0, head_stride = 0, row_stride = 0, column_stride = 0;
+  bool given = false;
 
-  bool defined() const { return data != nullptr; }
+  bool defined() const { return given; }
   int64_t offset(int64_t batch, int64_t head, int64_t row, int64_t column) const {
     return batch * batch_stride + head * head_stride + row * row_stride + column * column_stride;
   }
@@ -56,9 +59,9 @@ struct Dropout {
 
 // One sequence of the batch: where its rows lie and how many of them take part.
 struct Sequence {
-  int64_t q_begin = 0, k_begin = 0;    // first row in a packed tensor; dense: 0
-  int32_t rows_q = 0, rows_k = 0;      // rows that belong to it
-  int32_t len_q = 0, len_k = 0;        // rows in use (seqused), the first ones
+  int64_t q_begin = 0, k_begin = 0;  // first row in a packed tensor; dense: 0
+  int32_t rows_q = 0, rows_k = 0;    // rows that belong to it
+  int32_t len_q = 0, len_k = 0;      // rows in use (seqused), the first ones
 };
 
 struct Problem {
@@ -75,7 +78,7 @@ struct Problem {
   const int32_t *cu_seqlens_q = nullptr, *cu_seqlens_k = nullptr;
   const int32_t *seqused_q = nullptr, *seqused_k = nullptr;
 
-  float softmax_scale = 0, softcap = 0;  // softcap 0: off
+  float softmax_scale = 0, softcap = 0;                         // softcap 0: off
   int32_t window_left = kUnbounded, window_right = kUnbounded;  // causal: right = 0
   MaskView mask;
   const float* alibi_slopes = nullptr;

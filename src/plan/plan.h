@@ -29,7 +29,7 @@ enum Feature : uint32_t {
   kSeqused = 1 << 8,
   kPacked = 1 << 9,
   kLseGradient = 1 << 10,
-  kDvDiffers = 1 << 11,      // head_dim_v != head_dim_qk
+  kDvDiffers = 1 << 11,  // head_dim_v != head_dim_qk
   kNonPositiveScale = 1 << 12,
   kAllFeatures = (1 << 13) - 1,
 };
@@ -39,11 +39,11 @@ struct KernelRow {
   Backend backend;
   DeviceType device;
   Pass pass;
-  int min_sm, max_sm;         // compute capability * 10, inclusive; CPU: 0
-  uint32_t dtypes;            // bit 1 << DType
+  int min_sm, max_sm;  // compute capability * 10, inclusive; CPU: 0
+  uint32_t dtypes;     // bit 1 << DType
   int min_head_dim, max_head_dim, head_dim_step;
   uint32_t features;
-  // Launch-time facts of the kernel.
+
   size_t (*workspace_bytes)(const Problem&);
   Status (*launch)(const Problem&, Workspace, void* stream);
   std::string (*describe)(const Problem&);  // tiles, threads, workspace: one line
@@ -51,6 +51,8 @@ struct KernelRow {
 
 // All kernels of this build, best first.
 std::span<const KernelRow> kernel_table();
+
+const char* backend_name(Backend backend);
 
 uint32_t features_of(const Problem& p, Pass pass);
 

@@ -1,0 +1,49 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+//
+// The capability table: every kernel of this build, best first.
+#include "cpu/launch.h"
+#include "plan/plan.h"
+
+namespace ffpa {
+namespace {
+
+constexpr uint32_t bit(DType dtype) { return 1u << static_cast<int>(dtype); }
+constexpr uint32_t kAllDtypes = bit(DType::kFloat32) | bit(DType::kFloat16) | bit(DType::kBFloat16);
+
+constexpr KernelRow kRows[] = {
+    {.name = "cpu_forward",
+     .backend = Backend::kCpu,
+     .device = DeviceType::kCpu,
+     .pass = Pass::kForward,
+     .min_sm = 0,
+     .max_sm = 0,
+     .dtypes = kAllDtypes,
+     .min_head_dim = 8,
+     .max_head_dim = 1024,
+     .head_dim_step = 8,
+     .features = kAllFeatures,
+     .workspace_bytes = cpu::forward_workspace_bytes,
+     .launch = cpu::forward,
+     .describe = cpu::describe_forward},
+    {.name = "cpu_backward",
+     .backend = Backend::kCpu,
+     .device = DeviceType::kCpu,
+     .pass = Pass::kBackward,
+     .min_sm = 0,
+     .max_sm = 0,
+     .dtypes = kAllDtypes,
+     .min_head_dim = 8,
+     .max_head_dim = 1024,
+     .head_dim_step = 8,
+     .features = kAllFeatures,
+     .workspace_bytes = cpu::backward_workspace_bytes,
+     .launch = cpu::backward,
+     .describe = cpu::describe_backward},
+};
+
+}  // namespace
+
+std::span<const KernelRow> kernel_table() { return kRows; }
+
+}  // namespace ffpa

@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+#include "plan/plan.h"
+
+#include <array>
+
+namespace ffpa {
+namespace {
+
+struct FeatureName {
+  Feature feature;
+  const char* name;
+};
+constexpr std::array kFeatureNames = {
+    FeatureName{kWindow, "window"},
+    FeatureName{kCausal, "causal"},
+    FeatureName{kSoftcap, "softcap"},
+    FeatureName{kSink, "sink"},
+    FeatureName{kMask, "mask"},
+    FeatureName{kMaskGradient, "dmask"},
+    FeatureName{kAlibi, "alibi_slopes"},
+    FeatureName{kDropout, "dropout"},
+    FeatureName{kSeqused, "seqused"},
+    FeatureName{kPacked, "packed input"},
+    FeatureName{kLseGradient, "dlse"},
+    FeatureName{kDvDiffers, "head_dim of v other than that of q"},
+    FeatureName{kNonPositiveScale, "softmax_scale <= 0"},
+};
+
+std::string head_dims_text(const KernelRow& row) {
+  return "head_dim " + std::to_string(row.min_head_dim) + ".." + std::to_string(row.max_head_dim) +
+         " in steps of " + std::to_string(row.head_dim_step);
+}
+
+bool serves_head_dim(const KernelRow& row, int64_t d) {
+  return row.min_head_dim <= d && d <= row.max_head_dim && d % row.head_dim_step == 0;
+}
+
+}  // namespace
+
+const char* backend_name(Backend backend) {
+  switch (backend) {
+    case Backend::kAuto:
+      return "auto";
+    case Backend::kCpu:
+      return "cpu";
+    case Backend::kSm80:
+      return "sm80";
+    case Backend::kSm90:
+      return "sm90";
+  }
+  return "?";
+}
+
+uint32_t features_of(const Problem& p, Pass pass) {
+  uint32_t f = 0;
+  const auto add = [&](bool used, Feature feature) { f |= used ? uint32_t{feature} : 0; };
+  const bool left = p.window_left != kUnbounded, right = p.window_right != kUnbounded;
+  add(!left && p.window_right == 0, kCausal);
+  add(left || (right && p.window_right != 0), kWindow);
+  add(p.softcap != 0, kSoftcap);
+  add(p.sink != nullptr, kSink);
+  add(p.mask.defined(), kMask);
+  add(p.alibi_slopes != nullptr, kAlibi);
+  add(p.dropout.p != 0, kDropout);
+  add(p.seqused_q || p.seqused_k, kSeqused);
+  add(p.packed, kPacked);
+  add(p.head_dim_v != p.head_dim_qk, kDvDiffers);
+  add(p.softmax_scale <= 0, kNonPositiveScale);
+  if (pass == Pass::kBackward) {
+    add(p.dlse.defined(), kLseGradient);
+    add(p.dmask.defined(), kMaskGradient);
+  }
+  return f;
+}
+
+std::string refusal(const KernelRow& row, const Problem& p, Pass pass, int sm) {
+  if (row.pass != pass) return "the other pass";
+  if (row.device != p.device) return "another device";
+  if (p.backend != Backend::kAuto && p.backend != row.backend)
+    return "another backend was asked for";
+  if (sm < row.min_sm || sm > row.max_sm) {
+    return "compute capability " + std::to_string(sm / 10) + "." + std::to_string(sm % 10);
+  }
+  if (!(row.dtypes >> static_cast<int>(p.dtype) & 1)) {
+    return std::string("dtype ") + dtype_name(p.dtype);
+  }
+  for (int64_t d : {p.head_dim_qk, p.head_dim_v}) {
+    if (!serves_head_dim(row, d)) {
+      return "head_dim " + std::to_string(d) + " (serves " + head_dims_text(row) + ")";
+    }
+  }
+  const uint32_t missing = features_of(p, pass) & ~row.features;
+  for (const FeatureName& f : kFeatureNames) {
+    if (missing & f.feature) return f.name;
+  }
+  return "";
+}
+
+Status select_kernel(const Problem& p, Pass pass, int sm, const KernelRow** selected) {
+  std::string reasons;
+  for (const KernelRow& row : kernel_table()) {
+    const std::string why = refusal(row, p, pass, sm);
+    if (why.empty()) {
+      *selected = &row;
+      return {};
+    }
+    if (row.pass == pass && row.device == p.device) {
+      reasons += (reasons.empty() ? "" : "; ") + std::string(row.name) + " does not serve " + why;
+    }
+  }
+  const std::string call = pass == Pass::kForward ? "forward" : "backward";
+  if (reasons.empty()) reasons = "no kernel for this device in this build";
+  return Status::unsupported("backend", "a kernel that serves this " + call + " call", reasons);
+}
+
+}  // namespace ffpa
