@@ -1,0 +1,43 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+//
+// From products to scores, one row of a tile at a time: scale, softcap, ALiBi, mask, window; and
+// dropout.
+#pragma once
+
+#include "core/problem.h"
+
+namespace ffpa::cpu {
+
+// The scores of one query head in one sequence.
+class Scores {
+ public:
+  Scores(const Problem& p, const Sequence& s, int64_t batch, int64_t head);
+
+  const Visibility& visibility() const { return visibility_; }
+  bool has_dropout() const { return p_.dropout.p != 0; }
+  bool has_softcap() const { return p_.softcap != 0; }
+
+  // s [padded]: <q_i, k_j> of the keys j in [j0, j0 + n) -> scores; -inf where hidden and from n
+  // on. Returns the largest. `full`: every key is visible to the window. With a softcap, `capped`
+  // (or null) gets the scores right after it.
+  float finish_row(int32_t i, int32_t j0, int n, int padded, bool full, float* s,
+                   float* capped) const;
+
+  // ds: gradients of final scores -> of the products <q_i, k_j>.
+  void gradient_of_products(int padded, const float* capped, float* ds) const;
+
+  // factor [padded]: 1 / (1 - p) where P is kept, 0 where it is dropped.
+  void dropout_row(int32_t i, int32_t j0, int padded, float* factor) const;
+
+ private:
+  void add_alibi(int32_t i, int32_t j0, int n, float* s) const;
+  void add_mask(int32_t i, int32_t j0, int n, float* s) const;
+
+  const Problem& p_;
+  Visibility visibility_;
+  int64_t batch_, head_;
+  float slope_;
+};
+
+}  // namespace ffpa::cpu
