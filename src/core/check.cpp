@@ -334,7 +334,7 @@ Status check_options(const AttentionOptions& o, Problem* p) {
   if (!std::isfinite(p->softmax_scale)) {
     return Status::invalid_value("softmax_scale", "a finite float32", number(scale));
   }
-  if (!std::isfinite(p->softcap) || o.softcap < 0) {
+  if (!std::isfinite(p->softcap) || o.softcap < 0 || (o.softcap > 0 && p->softcap == 0)) {
     return Status::invalid_value("softcap", "0 (off) or a positive, finite float32",
                                  number(o.softcap));
   }
