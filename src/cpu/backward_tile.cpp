@@ -111,6 +111,9 @@ void BackwardTile<E>::row_gradients(int r, bool full, float* score_gradient) {
   }
   const int64_t token = p_.packed ? row : batch_ * p_.seqlen_q + i;
   gradient_row(padded, s, dp, delta_[head_ * p_.total_q + token], ds);
+  // Where one key has all the weight, dP and rowsum(dout * out) are equal but for rounding.
+  const float dlse = p_.dlse.defined() ? p_.dlse.at(batch_, head_, row) : 0;
+  for (int c = 0; c < padded; ++c) ds[c] = s[c] == 1 ? dlse : ds[c];
   for (int c = 0; score_gradient && c < n_; ++c) score_gradient[r * kBlock + c] += ds[c];
   scores_->gradient_of_products(padded, b_.capped, ds);
   narrow(padded, ds, b_.ds + r * kBlock);

@@ -66,8 +66,8 @@ class ForwardTile {
     const int rows = std::min(block, sequence_.rows_q - first);
     m_ = std::clamp(sequence_.len_q - first, 0, rows);
     if (m_ > 0) visit_keys(block);
-    for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused
     for (int r = 0; r < m_; ++r) finish_row(r);
+    for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused; reuses row 0 of the sums
   }
 
  private:

@@ -91,7 +91,8 @@ void Scores::gradient_of_products(int padded, const float* capped, float* ds) co
   if (has_softcap()) {
     for (int c = 0; c < padded; ++c) {
       const float t = capped[c] / p_.softcap;
-      ds[c] *= p_.softmax_scale * (1 - t * t);
+      // Hidden scores may be NaN.
+      ds[c] = ds[c] == 0 ? 0 : ds[c] * p_.softmax_scale * (1 - t * t);
     }
   } else {
     multiply_row(padded, p_.softmax_scale, ds);
