@@ -87,11 +87,13 @@ class ForwardTile {
 
   void visit(int32_t j0, bool full) {
     const int n = std::min(kBlockN, sequence_.len_k - j0);
-    // Rows of the tile that see any of these keys, from a multiple of 16.
+    // Rows of the tile that see any of these keys, in whole groups of 16: a product of 16-bit
+    // operands adds to all rows of a group.
     const Visibility& v = scores_.visibility();
     const int seen = std::clamp(visible_queries(v, j0).begin - first_, 0, m_) / 16 * 16;
-    const int end = std::clamp(visible_queries(v, j0 + n - 1).end - first_, 0, m_);
-    if (seen >= end) return;
+    const int last = std::clamp(visible_queries(v, j0 + n - 1).end - first_, 0, m_);
+    if (seen >= last) return;
+    const int end = std::min(round_up(last, 16), m_);
 
     const Staged<E> keys = stage<E>(keys_of(p_.k, j0, n, d_), false, false, b_.source);
     pack_as_transposed(keys, n, d_, b_.keys);

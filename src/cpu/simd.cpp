@@ -41,9 +41,7 @@ HWY_INLINE void MatmulBlock(int k, const float* HWY_RESTRICT a, int64_t lda,
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(32)
-    for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = accumulate ? hn::LoadU(kF, at(r, v)) : hn::Zero(kF);
-    }
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(kF);
   }
   const int64_t group_stride = int64_t{k} * kPackColumns;
   for (int kk = 0; kk < k; ++kk) {
@@ -63,7 +61,11 @@ HWY_INLINE void MatmulBlock(int k, const float* HWY_RESTRICT a, int64_t lda,
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(32)
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], kF, at(r, v));
+    for (int v = 0; v < kVectors; ++v) {
+      // Added last: sums of sums keep the chains of roundings short.
+      if (accumulate) acc[r][v] = hn::Add(acc[r][v], hn::LoadU(kF, at(r, v)));
+      hn::StoreU(acc[r][v], kF, at(r, v));
+    }
   }
 }
 
