@@ -153,7 +153,7 @@ void BackwardTile<E>::general_row(int r, float lse, float delta, bool one_key,
                                   float* score_gradient) {
   const int padded = round_up(n_, 32), at = r * kBlock;
   float *p = b_.scores + at, *dp = b_.dprobs + at, *ds = b_.gradient;
-  exp2_row(padded, scores_->exponent_scale(), lse * kLog2E, p, p);
+  exp2_row(padded, scores_->exponent_scale(), lse / scores_->score_scale(), p, p);
   if (scores_->has_dropout()) scores_->dropout_row(i0_ + r, j0_, padded, b_.factor);
   const float dlse = p_.dlse.defined() ? p_.dlse.at(batch_, head_, q_begin_ + i0_ + r) : 0;
   for (int c = 0; c < padded; ++c) {
@@ -161,7 +161,9 @@ void BackwardTile<E>::general_row(int r, float lse, float delta, bool one_key,
     if (scores_->has_dropout()) {
       gradient = b_.factor[c] == 0 ? 0 : gradient * b_.factor[c];
     }
-    ds[c] = p[c] == 0 ? 0 : one_key ? p[c] * dlse : p[c] * (gradient - delta);
+    // Where one key has all the weight, dP and rowsum(dout * out) are equal but for rounding.
+    const bool alone = one_key || p[c] == 1;
+    ds[c] = p[c] == 0 ? 0 : alone ? dlse : p[c] * (gradient - delta);
     if (scores_->has_dropout()) p[c] *= b_.factor[c];
   }
   for (int c = 0; score_gradient && c < n_; ++c) score_gradient[at + c] += ds[c];

@@ -19,7 +19,6 @@ namespace {
 
 constexpr int kBlockN = 128;  // keys
 constexpr float kNone = -std::numeric_limits<float>::infinity();
-constexpr double kLn2 = 0.693147180559945309;
 // How far, in powers of two, a later maximum of a row may exceed the one that its sums are scaled
 // by before they are rescaled.
 constexpr float kSlack = 8;
@@ -78,8 +77,8 @@ class ForwardTile {
         visit_keys(block);
       }
     }
-    for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused
     for (int r = 0; r < m_; ++r) finish_row(r);
+    for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused; reuses row 0 of the sums
   }
 
  private:
@@ -117,6 +116,9 @@ class ForwardTile {
     multiply(end - seen, n, d_, query_.data + seen * query_.ld, query_.ld, b_.keys,
              b_.scores + int64_t{seen} * kBlockN, kBlockN, false);
     for (int r = seen; r < end; ++r) softmax_row(r, j0, n, full);
+    for (int r = end; r < padded_rows<E>(end); ++r) {  // computed too, but without keys here
+      clear_left_row(padded(n), left_row(b_.probs, r, left_stride(n)));
+    }
 
     const Staged<E> values = stage_right<E>(keys_of(p_.v, j0, n, dv_), b_.source);
     pack_as_is(values, n, dv_, b_.values);
@@ -134,13 +136,14 @@ class ForwardTile {
     float* s = b_.scores + int64_t{r} * kBlockN;
     E* probs = left_row(b_.probs, r, left_stride(n));
     const float scale = scores_.exponent_scale();
-    const float most = scores_.finish_row(first_ + r, j0, n, padded(n), full, s, nullptr) * scale;
+    const float most = scores_.finish_row(first_ + r, j0, n, padded(n), full, s, nullptr);
     if (most == kNone && !has_nan(padded(n), s)) {
       clear_left_row(padded(n), probs);
       if (careful_) std::fill_n(s, padded(n), 0.f);
       return;
     }
-    if (most > b_.row_max[r] + kSlack || b_.row_max[r] == kNone) raise_max(r, most);
+    const float before = b_.row_max[r];
+    if (before == kNone || (most - before) * scale > kSlack) raise_max(r, most, scale);
     const float shift = b_.row_max[r] == kNone ? 0 : b_.row_max[r];
     if (!careful_ && !scores_.has_dropout()) {
       b_.row_sum[r] += exp2_row(padded(n), scale, shift, s, probs);
@@ -154,8 +157,8 @@ class ForwardTile {
     write_left_row(padded(n), s, probs);
   }
 
-  void raise_max(int r, float most) {
-    const float rescale = std::exp2(b_.row_max[r] - most);  // 0 for the first keys of a row
+  void raise_max(int r, float most, float scale) {
+    const float rescale = std::exp2((b_.row_max[r] - most) * scale);  // 0 for a row's first keys
     if (b_.row_max[r] != kNone) multiply_row(dv_, rescale, b_.out + int64_t{r} * out_ld_);
     b_.row_sum[r] *= rescale;
     b_.row_max[r] = most;
@@ -182,7 +185,8 @@ class ForwardTile {
 
   void finish_row(int r) {
     float* o = b_.out + int64_t{r} * out_ld_;
-    double most = b_.row_max[r] * kLn2, sum = b_.row_sum[r], weight = 1;
+    double most = static_cast<double>(b_.row_max[r]) * scores_.score_scale();
+    double sum = b_.row_sum[r], weight = 1;
     if (sum == 0) return store_row_without_keys(r, o);
     if (p_.sink) {
       const double sink = p_.sink[head_ * p_.sink_stride], now = std::max(most, sink);

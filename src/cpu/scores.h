@@ -20,7 +20,8 @@ class Scores {
 
   // Nothing but scale and window: finish_row leaves products, and the scale to exponent_scale.
   bool plain() const { return plain_; }
-  // P = 2^(s * exponent_scale - ...) of what finish_row leaves in s.
+  // From what finish_row leaves in s to scores, and to their exponents of 2.
+  float score_scale() const { return plain_ ? p_.softmax_scale : 1; }
   float exponent_scale() const;
 
   // s [padded]: <q_i, k_j> of the keys j in [j0, j0 + n) -> scores (plain: products); -inf where

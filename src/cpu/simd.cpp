@@ -41,9 +41,7 @@ HWY_INLINE void MatmulBlock(int k, const float* HWY_RESTRICT a, int64_t lda,
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(32)
-    for (int v = 0; v < kVectors; ++v) {
-      acc[r][v] = accumulate ? hn::LoadU(kF, at(r, v)) : hn::Zero(kF);
-    }
+    for (int v = 0; v < kVectors; ++v) acc[r][v] = hn::Zero(kF);
   }
   const int64_t group_stride = int64_t{k} * kPackColumns;
   for (int kk = 0; kk < k; ++kk) {
@@ -63,7 +61,11 @@ HWY_INLINE void MatmulBlock(int k, const float* HWY_RESTRICT a, int64_t lda,
   HWY_UNROLL(32)
   for (int r = 0; r < kRows; ++r) {
     HWY_UNROLL(32)
-    for (int v = 0; v < kVectors; ++v) hn::StoreU(acc[r][v], kF, at(r, v));
+    for (int v = 0; v < kVectors; ++v) {
+      // Added last: sums of sums keep the chains of roundings short.
+      if (accumulate) acc[r][v] = hn::Add(acc[r][v], hn::LoadU(kF, at(r, v)));
+      hn::StoreU(acc[r][v], kF, at(r, v));
+    }
   }
 }
 
@@ -393,8 +395,8 @@ float Exp2RowF32(int n, float scale, float shift, const float* s, float* p) {
   const Vec factor = hn::Set(kF, scale), origin = hn::Set(kF, shift);
   Vec sum = hn::Zero(kF), other = sum;
   for (int i = 0; i < n; i += 2 * kLanes) {
-    const Vec a = Exp2(hn::MulSub(hn::LoadU(kF, s + i), factor, origin));
-    const Vec b = Exp2(hn::MulSub(hn::LoadU(kF, s + i + kLanes), factor, origin));
+    const Vec a = Exp2(hn::Mul(hn::Sub(hn::LoadU(kF, s + i), origin), factor));
+    const Vec b = Exp2(hn::Mul(hn::Sub(hn::LoadU(kF, s + i + kLanes), origin), factor));
     hn::StoreU(a, kF, p + i);
     hn::StoreU(b, kF, p + i + kLanes);
     sum = hn::Add(sum, a);
@@ -408,7 +410,7 @@ float Exp2RowBF16(int n, float scale, float shift, const float* s, uint16_t* p) 
   Vec sum = hn::Zero(kF);
   for (int c = 0; c < n; c += kPanelColumns, p += kPanelStep) {
     for (int i = 0; i < kPanelColumns; i += kLanes) {
-      const Vec x = Exp2(hn::MulSub(hn::LoadU(kF, s + c + i), factor, origin));
+      const Vec x = Exp2(hn::Mul(hn::Sub(hn::LoadU(kF, s + c + i), origin), factor));
       StoreRounded(x, p + i);
       sum = hn::Add(sum, x);
     }

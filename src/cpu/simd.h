@@ -47,7 +47,7 @@ void scale_row(int n, float scale, float* s);
 // s = cap * tanh(s * scale / cap).
 void softcap_row(int n, float scale, float cap, float* s);
 float max_row(int n, const float* s);
-// P = 2^(s * scale - shift); returns its sum. The float form may work in place; the other one
+// P = 2^((s - shift) * scale); returns its sum. The float form may work in place; the other one
 // rounds to bfloat16, ties away from zero, and puts columns [32 i, 32 i + 32) at to + i *
 // kPanelStep.
 float exp2_row(int n, float scale, float shift, const float* s, float* p);

@@ -33,23 +33,18 @@ Matrix<Real> transpose(const Matrix<Real>& a) {
   return t;
 }
 
-// a b, where the terms a[i][j] b[j] of `selected[i][j]` = 0 are left out, whatever b[j] holds.
-// Sums run over chunks of 64, as a blocked float32 matrix product sums.
+// a b, where the terms a[i][j] b[j] of `selected[i][j]` = 0 are left out, whatever b[j] holds. One
+// running sum for each element, as a matrix product kernel keeps it in a register.
 template <class Real>
 Matrix<Real> product(const Matrix<Real>& a, const Matrix<Real>& b, const Matrix<char>* selected) {
-  constexpr int64_t kChunk = 64;
   Matrix<Real> c(a.rows, b.columns);
-  std::vector<Real> chunk(static_cast<size_t>(b.columns));
   for (int64_t i = 0; i < a.rows; ++i) {
-    for (int64_t begin = 0; begin < a.columns; begin += kChunk) {
-      std::fill(chunk.begin(), chunk.end(), Real{0});
-      for (int64_t j = begin; j < std::min(begin + kChunk, a.columns); ++j) {
-        if (selected && !(*selected)[i][j]) continue;
-        const Real x = a[i][j];
-        const Real* row = b[j];
-        for (int64_t d = 0; d < b.columns; ++d) chunk[d] += x * row[d];
-      }
-      for (int64_t d = 0; d < b.columns; ++d) c[i][d] += chunk[d];
+    Real* sum = c[i];
+    for (int64_t j = 0; j < a.columns; ++j) {
+      if (selected && !(*selected)[i][j]) continue;
+      const Real x = a[i][j];
+      const Real* row = b[j];
+      for (int64_t d = 0; d < b.columns; ++d) sum[d] += x * row[d];
     }
   }
   return c;
@@ -72,21 +67,26 @@ class Engine {
  public:
   Engine(const Call& call, DType stored) : call_(call), stored_(stored) {}
 
-  Result run() {
-    allocate();
+  // Each result of `attention`, or its sensitivity (see the header).
+  Result run(bool sensitivities = false) {
+    allocate(&result_);
+    if (sensitivities) allocate(&sizes_);
     for (b_ = 0; b_ < call_.batch; ++b_) {
       for (h_ = 0; h_ < call_.heads_q; ++h_) {
         forward_head();
         if (call_.dout.defined()) backward_head();
+        if (sensitivities) add_sensitivities();
       }
     }
     for (Array* a : {&result_.dk, &result_.dv}) {
       for (double& x : a->data) x = static_cast<double>(store(static_cast<Real>(x)));
     }
-    return std::move(result_);
+    return std::move(sensitivities ? sizes_ : result_);
   }
 
  private:
+  // Adds in the precision of Real.
+  static void add(double* sum, Real x) { *sum = static_cast<double>(static_cast<Real>(*sum) + x); }
   // What is kept of an intermediate result.
   Real store(Real x) const {
     if constexpr (std::is_same_v<Real, double>) {
@@ -125,20 +125,19 @@ class Engine {
     return index;
   }
 
-  void allocate() {
-    result_.out = Array(call_.q.shape);
-    result_.out.shape.back() = call_.head_dim_v;
-    result_.out = Array(result_.out.shape);
-    result_.lse =
-        Array(call_.packed ? std::vector<int64_t>{call_.heads_q, call_.q.shape[0]}
-                           : std::vector<int64_t>{call_.batch, call_.heads_q, call_.seqlen_q},
-              -std::numeric_limits<double>::infinity());
+  void allocate(Result* r) const {
+    r->out = Array(call_.q.shape);
+    r->out.shape.back() = call_.head_dim_v;
+    r->out = Array(r->out.shape);
+    r->lse = Array(call_.packed ? std::vector<int64_t>{call_.heads_q, call_.q.shape[0]}
+                                : std::vector<int64_t>{call_.batch, call_.heads_q, call_.seqlen_q},
+                   -std::numeric_limits<double>::infinity());
     if (!call_.dout.defined()) return;
-    result_.dq = Array(call_.q.shape);
-    result_.dk = Array(call_.k.shape);
-    result_.dv = Array(call_.v.shape);
-    if (call_.sink.defined()) result_.dsink = Array(call_.sink.shape);
-    if (call_.mask.defined() && !call_.mask_is_bool) result_.dmask = Array(call_.mask.shape);
+    r->dq = Array(call_.q.shape);
+    r->dk = Array(call_.k.shape);
+    r->dv = Array(call_.v.shape);
+    if (call_.sink.defined()) r->dsink = Array(call_.sink.shape);
+    if (call_.mask.defined() && !call_.mask_is_bool) r->dmask = Array(call_.mask.shape);
   }
 
   template <class Row>
@@ -223,12 +222,7 @@ class Engine {
         dropped_[i][j] = keeps(i, j) ? store(p_[i][j] * keep_scale()) : Real{0};
       }
     }
-    const Matrix<Real> out = product(dropped_, v_, &visible_);
-    for (int64_t i = 0; i < nq(); ++i) {
-      for (int64_t d = 0; d < out.columns; ++d) {
-        result_.out.data[q_row(out.columns, i) + d] = static_cast<double>(store(out[i][d]));
-      }
-    }
+    set_query_rows(product(dropped_, v_, &visible_), 1, &result_.out);
   }
 
   void softmax_row(int64_t i) {
@@ -253,56 +247,108 @@ class Engine {
   void backward_head() {
     const Matrix<Real> dout = gather_q(call_.dout, call_.head_dim_v);
     const Matrix<char> seen_by = transpose(visible_);
-    add_rows(product(transpose(dropped_), dout, &seen_by), 1, &result_.dv);
+    add_key_rows(product(transpose(dropped_), dout, &seen_by), 1, &result_.dv);
 
     Matrix<Real> ds = product(dout, transpose(v_), nullptr);  // gradient of the dropped P, so far
-    for (int64_t i = 0; i < nq(); ++i) gradient_row(i, ds[i]);
+    for (int64_t i = 0; i < nq(); ++i) gradient_row(i, dout, ds[i]);
 
-    const Matrix<Real> dq = product(ds, k_, &visible_);
-    for (int64_t i = 0; i < nq(); ++i) {
-      for (int64_t d = 0; d < dq.columns; ++d) {
-        result_.dq.data[q_row(dq.columns, i) + d] =
-            static_cast<double>(store(store(dq[i][d]) * q_scale_));
-      }
-    }
-    add_rows(product(transpose(ds), q_, &seen_by), k_scale_, &result_.dk);
+    set_query_rows(product(ds, k_, &visible_), q_scale_, &result_.dq);
+    add_key_rows(product(transpose(ds), q_, &seen_by), k_scale_, &result_.dk);
   }
 
   // From the gradients of the dropped P of one row to those of its scaled products.
-  void gradient_row(int64_t i, Real* ds) {
-    Real delta = 0;
+  void gradient_row(int64_t i, const Matrix<Real>& dout, Real* ds) {
+    if (!sees_a_key(i)) return void(std::fill(ds, ds + nk(), Real{0}));
     for (int64_t j = 0; j < nk(); ++j) {
-      if (!visible_[i][j]) continue;
-      ds[j] = keeps(i, j) ? store(store(ds[j]) * keep_scale()) : Real{0};
-      delta += p_[i][j] * ds[j];
+      ds[j] = visible_[i][j] && keeps(i, j) ? store(store(ds[j]) * keep_scale()) : Real{0};
     }
-    if (call_.dlse.defined() && sees_a_key(i)) {
-      delta -= static_cast<Real>(call_.dlse.data[statistic(i)]);
+    Real delta = 0;
+    for (int64_t d = 0; d < dout.columns; ++d) {
+      delta += dout[i][d] * static_cast<Real>(result_.out.data[q_row(dout.columns, i) + d]);
     }
+    if (call_.dlse.defined()) delta -= static_cast<Real>(call_.dlse.data[statistic(i)]);
     for (int64_t j = 0; j < nk(); ++j) {
       ds[j] = visible_[i][j] ? store(p_[i][j] * (ds[j] - delta)) : Real{0};
-      if (result_.dmask.defined()) result_.dmask.data[mask_index(i, j)] += ds[j];
+      if (result_.dmask.defined()) add(&result_.dmask.data[mask_index(i, j)], ds[j]);
       ds[j] = store(ds[j] * slope_[i][j]);
     }
-    if (result_.dsink.defined() && sees_a_key(i)) {
+    if (result_.dsink.defined()) {
       const Real p = store(std::exp(sink() - lse_[i]));
-      result_.dsink.data[h_] -= static_cast<double>(store(p * delta));
+      add(&result_.dsink.data[h_], -store(p * delta));
     }
   }
 
   // Adds to the gradient of this head's keys (values): heads of a group share them.
-  void add_rows(const Matrix<Real>& rows, Real scale, Array* to) {
+  void add_key_rows(const Matrix<Real>& rows, Real scale, Array* to) {
     for (int64_t j = 0; j < nk(); ++j) {
       for (int64_t d = 0; d < rows.columns; ++d) {
-        to->data[k_row(rows.columns, j) + d] +=
-            static_cast<double>(store(store(rows[j][d]) * scale));
+        add(&to->data[k_row(rows.columns, j) + d], store(store(rows[j][d]) * scale));
+      }
+    }
+  }
+
+  // The sums of the absolute values of the terms of every result, a term with P counting once for
+  // P, for what it multiplies, and for the numbers inside P = exp(s - lse).
+  void add_sensitivities() {
+    const Matrix<Real> q = absolute(q_), k = absolute(k_), v = absolute(v_);
+    Matrix<Real> weights = product(q, transpose(k), nullptr), p = weights;
+    for (int64_t i = 0; i < nq(); ++i) {
+      for (int64_t j = 0; j < nk(); ++j) {
+        const Real w = visible_[i][j]
+                           ? 1 + weights[i][j] + std::abs(scores_[i][j]) + std::abs(lse_[i])
+                           : Real{0};
+        weights[i][j] = w * dropped_[i][j];
+        p[i][j] = visible_[i][j] ? w * p_[i][j] : Real{0};
+      }
+    }
+    set_query_rows(product(weights, v, &visible_), 1, &sizes_.out);
+    if (!call_.dout.defined()) return;
+    const Matrix<Real> dout = absolute(gather_q(call_.dout, call_.head_dim_v));
+    const Matrix<char> seen_by = transpose(visible_);
+    add_key_rows(product(transpose(weights), dout, &seen_by), 1, &sizes_.dv);
+    Matrix<Real> ds = product(dout, transpose(v), nullptr);
+    for (int64_t i = 0; i < nq(); ++i) sensitivity_row(i, dout, p[i], ds[i]);
+    set_query_rows(product(ds, k, &visible_), std::abs(q_scale_), &sizes_.dq);
+    add_key_rows(product(transpose(ds), q, &seen_by), k_scale_, &sizes_.dk);
+  }
+
+  void sensitivity_row(int64_t i, const Matrix<Real>& dout, const Real* p, Real* ds) {
+    if (!sees_a_key(i)) return void(std::fill(ds, ds + nk(), Real{0}));
+    Real delta = 0;
+    for (int64_t d = 0; d < dout.columns; ++d) {
+      delta +=
+          dout[i][d] * std::abs(static_cast<Real>(result_.out.data[q_row(dout.columns, i) + d]));
+    }
+    if (call_.dlse.defined()) {
+      delta += std::abs(static_cast<Real>(call_.dlse.data[statistic(i)]));
+    }
+    for (int64_t j = 0; j < nk(); ++j) {
+      ds[j] = visible_[i][j] ? p[j] * (ds[j] * keep_scale() + delta) : Real{0};
+      if (sizes_.dmask.defined()) add(&sizes_.dmask.data[mask_index(i, j)], ds[j]);
+    }
+    if (sizes_.dsink.defined()) {
+      const Real w = 1 + std::abs(sink()) + std::abs(lse_[i]);
+      add(&sizes_.dsink.data[h_], w * std::exp(sink() - lse_[i]) * delta);
+    }
+  }
+
+  static Matrix<Real> absolute(Matrix<Real> m) {
+    for (Real& x : m.data) x = std::abs(x);
+    return m;
+  }
+
+  void set_query_rows(const Matrix<Real>& rows, Real scale, Array* to) const {
+    for (int64_t i = 0; i < rows.rows; ++i) {
+      for (int64_t d = 0; d < rows.columns; ++d) {
+        to->data[q_row(rows.columns, i) + d] =
+            static_cast<double>(store(store(rows[i][d]) * scale));
       }
     }
   }
 
   const Call& call_;
   const DType stored_;
-  Result result_;
+  Result result_, sizes_;
 
   // Of the current sequence and head.
   int64_t b_ = 0, h_ = 0;
@@ -363,6 +409,8 @@ Call read_call(const AttentionInputs& inputs, const AttentionOptions& options, c
 }
 
 Result attention(const Call& call) { return Engine<double>(call, DType::kOther).run(); }
+
+Result sensitivity(const Call& call) { return Engine<double>(call, DType::kOther).run(true); }
 
 Result math_attention(const Call& call, DType dtype) { return Engine<float>(call, dtype).run(); }
 

@@ -13,10 +13,15 @@
 namespace ffpa::test {
 
 // inf and NaN stand where `exact` has them; then the largest error and the root mean square error
-// are at most twice those of `math`, plus one rounding of `dtype` to the largest value.
+// are at most twice those of `math`, plus one rounding of the largest value to `dtype`, plus one
+// float32 rounding of every term (reference::sensitivity).
+struct Expected {
+  reference::Result exact, math, sensitivity;
+};
+Expected expected_of(const reference::Call& call, DType dtype);
 testing::AssertionResult close_to(const char* name, const reference::Array& got,
                                   const reference::Array& exact, const reference::Array& math,
-                                  DType dtype);
+                                  const reference::Array& sensitivity, DType dtype);
 // |got - exact| <= max(2e-4, 1e-6 |exact|); -inf stands where `exact` has it.
 testing::AssertionResult lse_close_to(const reference::Array& got, const reference::Array& exact);
 testing::AssertionResult all_zero(const char* name, const reference::Array& a);
@@ -26,8 +31,7 @@ testing::AssertionResult same_bits(const char* name, const reference::Array& a,
 
 // Every result that is defined in both.
 void expect_same_bits(const reference::Result& a, const reference::Result& b);
-void expect_close(const reference::Result& got, const reference::Result& exact,
-                  const reference::Result& math, DType dtype);
+void expect_close(const reference::Result& got, const Expected& expected, DType dtype);
 
 // Runs the case forward and backward, and compares everything with the oracle.
 void check(const Case& c);
