@@ -17,9 +17,8 @@ namespace {
 
 #define FFPA_AMX __attribute__((target("amx-tile,amx-bf16")))
 
-constexpr int kTile = 16;                    // rows of a tile, and columns of a float32 one
-constexpr int kDepth = 32;                   // bfloat16 columns of an A tile
-constexpr int kPackedTile = 16 * 2 * kTile;  // elements of a B tile: 16 pairs of rows x 16 columns
+constexpr int kTile = 16;   // rows of a tile, and columns of a float32 one
+constexpr int kDepth = 32;  // bfloat16 columns of an A tile
 
 struct alignas(64) TileConfig {
   uint8_t palette = 1, start_row = 0, reserved[14] = {};
@@ -61,37 +60,38 @@ FFPA_AMX inline void store_c(bool two_rows, bool two_columns, float* c, int64_t 
   if (two_rows && two_columns) _tile_stored(3, c + kTile * ldc + kTile, stride);
 }
 
+// C of one or two rows by one or two columns of tiles. A row of tiles of A is k * kTile elements.
 template <bool kTwoRows, bool kTwoColumns>
-FFPA_AMX void block(int k, const uint16_t* a, int64_t lda, const uint16_t* b, float* c, int64_t ldc,
+FFPA_AMX void block(int k, const uint16_t* a, const uint16_t* b, float* c, int64_t ldc,
                     bool accumulate) {
   load_c(accumulate, kTwoRows, kTwoColumns, c, ldc);
-  const uint16_t* b1 = b + int64_t{k} * kTile;
-  const int64_t stride = lda * 2;
-  for (int kk = 0; kk < k; kk += kDepth, a += kDepth, b += kPackedTile, b1 += kPackedTile) {
-    _tile_loadd(6, b, 64);
-    _tile_loadd(4, a, stride);
+  const uint16_t *a1 = a + int64_t{k} * kTile, *b1 = b + int64_t{k} * kTile;
+  for (int kk = 0; kk < k; kk += kDepth) {
+    const int64_t at = int64_t{kk} * kTile;
+    _tile_loadd(4, a + at, 64);
+    _tile_loadd(6, b + at, 64);
     _tile_dpbf16ps(0, 4, 6);
-    if constexpr (kTwoRows) {
-      _tile_loadd(5, a + kTile * lda, stride);
-      _tile_dpbf16ps(2, 5, 6);
-    }
     if constexpr (kTwoColumns) {
-      _tile_loadd(7, b1, 64);
+      _tile_loadd(7, b1 + at, 64);
       _tile_dpbf16ps(1, 4, 7);
-      if constexpr (kTwoRows) _tile_dpbf16ps(3, 5, 7);
+    }
+    if constexpr (kTwoRows) {
+      _tile_loadd(5, a1 + at, 64);
+      _tile_dpbf16ps(2, 5, 6);
+      if constexpr (kTwoColumns) _tile_dpbf16ps(3, 5, 7);
     }
   }
   store_c(kTwoRows, kTwoColumns, c, ldc);
 }
 
 template <bool kTwoColumns>
-void columns(int m, int k, const uint16_t* a, int64_t lda, const uint16_t* b, float* c, int64_t ldc,
+void columns(int m, int k, const uint16_t* a, const uint16_t* b, float* c, int64_t ldc,
              bool accumulate) {
   int r = 0;
   for (; r + 2 * kTile <= m; r += 2 * kTile) {
-    block<true, kTwoColumns>(k, a + r * lda, lda, b, c + r * ldc, ldc, accumulate);
+    block<true, kTwoColumns>(k, a + int64_t{r} * k, b, c + r * ldc, ldc, accumulate);
   }
-  if (r < m) block<false, kTwoColumns>(k, a + r * lda, lda, b, c + r * ldc, ldc, accumulate);
+  if (r < m) block<false, kTwoColumns>(k, a + int64_t{r} * k, b, c + r * ldc, ldc, accumulate);
 }
 
 thread_local bool configured = false;
@@ -105,15 +105,15 @@ FFPA_AMX void configure() {
 
 }  // namespace
 
-void matmul_bf16(int m, int groups, int k, const uint16_t* a, int64_t lda, const uint16_t* b,
-                 float* c, int64_t ldc, bool accumulate) {
+void matmul_bf16(int m, int groups, int k, const uint16_t* a, const uint16_t* b, float* c,
+                 int64_t ldc, bool accumulate) {
   configure();
   const int64_t group = int64_t{k} * kTile;
   int g = 0;
   for (; g + 2 <= groups; g += 2) {
-    columns<true>(m, k, a, lda, b + g * group, c + g * kTile, ldc, accumulate);
+    columns<true>(m, k, a, b + g * group, c + g * kTile, ldc, accumulate);
   }
-  if (g < groups) columns<false>(m, k, a, lda, b + g * group, c + g * kTile, ldc, accumulate);
+  if (g < groups) columns<false>(m, k, a, b + g * group, c + g * kTile, ldc, accumulate);
 }
 
 FFPA_AMX void amx_release() {
@@ -123,7 +123,7 @@ FFPA_AMX void amx_release() {
 
 #else
 
-void matmul_bf16(int, int, int, const uint16_t*, int64_t, const uint16_t*, float*, int64_t, bool) {}
+void matmul_bf16(int, int, int, const uint16_t*, const uint16_t*, float*, int64_t, bool) {}
 void amx_release() {}
 
 #endif

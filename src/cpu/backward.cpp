@@ -23,8 +23,8 @@ namespace {
 constexpr int kBlock = kBackwardBlock;
 constexpr float kNone = -std::numeric_limits<float>::infinity();
 
-int columns_qk(const Problem& p) { return padded_columns(static_cast<int>(p.head_dim_qk)); }
-int columns_v(const Problem& p) { return padded_columns(static_cast<int>(p.head_dim_v)); }
+int columns_qk(const Problem& p) { return sums_stride(p.head_dim_qk); }
+int columns_v(const Problem& p) { return sums_stride(p.head_dim_v); }
 bool wants_dkdv(const Problem& p) { return p.dk.defined() || p.dv.defined(); }
 
 // ---- layout -------------------------------------------------------------------------------------

@@ -21,10 +21,12 @@ struct BackwardNeeds {
 
 template <class E>
 struct BackwardBuffers {
+  E *query_left, *dout_left;             // operands A
   E *query, *dout, *key, *value;         // staged rows
   E *query_rows, *dout_rows, *key_rows;  // packed as they are
   E *keys, *values;                      // packed transposed
-  E *probs, *ds, *turned;                // P, dS; one of them transposed
+  E *probs, *ds;                         // P, dS: rows kBackwardBlock apart
+  E *ds_left, *turned;                   // operands A: dS; P^T or dS^T
   float *scores, *dprobs, *capped, *factor, *gradient;
   uint8_t* hidden;
 
@@ -57,7 +59,11 @@ class BackwardTile {
   void add_dv(float* dv, int64_t ld);  // [keys, Dv] += P^T dO
 
  private:
+  int64_t token(int r) const;
+  bool rows_are_finite() const;
   void row_gradients(int r, bool full, float* score_gradient);
+  void general_row(int r, float lse, float delta, bool one_key, float* score_gradient);
+  void turn(const E* from);
   void clear_rows(int begin, int end);
   void select_visible();
   void find_hidden(bool by_key);
@@ -73,7 +79,8 @@ class BackwardTile {
   int32_t i0_ = 0, j0_ = 0;
   int m_ = 0, n_ = 0;
   int begin_ = 0, end_ = 0;  // rows of the tile that see any of the keys
-  Staged<E> query_{}, dout_{}, key_{};
+  Staged<E> query_left_{}, dout_left_{}, query_{}, dout_{}, key_{};
+  bool keys_finite_ = true, queries_finite_ = true;
 };
 
 }  // namespace ffpa::cpu

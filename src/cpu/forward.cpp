@@ -19,6 +19,9 @@ namespace {
 
 constexpr int kBlockN = 128;  // keys
 constexpr float kNone = -std::numeric_limits<float>::infinity();
+// How far, in powers of two, a later maximum of a row may exceed the one that its sums are scaled
+// by before they are rescaled.
+constexpr float kSlack = 8;
 
 // Query rows of a tile: more rows use a packed key tile more often, until O leaves the L2 cache.
 int block_m(const Problem& p) { return uses_amx(p) && p.head_dim_v <= 512 ? 256 : 128; }
@@ -33,12 +36,12 @@ struct Buffers {
   Buffers(const Problem& p, int rows, Carver& c) {
     const int d = static_cast<int>(p.head_dim_qk), dv = static_cast<int>(p.head_dim_v);
     query = c.take<E>(int64_t{padded_rows<E>(rows)} * padded_depth<E>(d));
-    source = c.take<E>(int64_t{padded_rows<E>(kBlockN)} * padded_depth<E>(std::max(d, dv)));
+    source = c.take<E>(int64_t{kBlockN} * std::max(d, dv));
     keys = c.take<E>(int64_t{kBlockN} * padded_depth<E>(d));
     values = c.take<E>(int64_t{padded_depth<E>(kBlockN)} * padded_columns(dv));
     probs = c.take<E>(int64_t{padded_rows<E>(rows)} * kBlockN);
     scores = c.take<float>(int64_t{padded_rows<E>(rows)} * kBlockN);
-    out = c.take<float>(int64_t{padded_rows<E>(rows)} * padded_columns(dv));
+    out = c.take<float>(int64_t{padded_rows<E>(rows)} * sums_stride(dv));
     factor = c.take<float>(kBlockN);
     row_max = c.take<float>(rows);
     row_sum = c.take<float>(rows);
@@ -58,25 +61,40 @@ class ForwardTile {
         head_(head),
         d_(static_cast<int>(p.head_dim_qk)),
         dv_(static_cast<int>(p.head_dim_v)),
-        out_ld_(padded_columns(dv_)) {}
+        out_ld_(sums_stride(dv_)) {}
 
   // Rows [first, first + block) of the sequence, as far as it goes.
   void run(int32_t first, int block) {
     first_ = first;
     const int rows = std::min(block, sequence_.rows_q - first);
     m_ = std::clamp(sequence_.len_q - first, 0, rows);
-    if (m_ > 0) visit_keys(block);
+    if (m_ > 0) {
+      visit_keys(block);
+      // NaN or infinite values that a row does not see may have come in as 0 * NaN: once more, with
+      // such values selected away.
+      if (!out_is_finite()) {
+        careful_ = true;
+        visit_keys(block);
+      }
+    }
     for (int r = 0; r < m_; ++r) finish_row(r);
     for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused; reuses row 0 of the sums
   }
 
  private:
+  bool out_is_finite() const {
+    for (int r = 0; r < m_; ++r) {
+      if (has_non_finite(dv_, b_.out + int64_t{r} * out_ld_)) return false;
+    }
+    return true;
+  }
+
   void visit_keys(int block) {
     std::fill_n(b_.row_max, m_, kNone);
     std::fill_n(b_.row_sum, m_, 0.f);
     std::fill_n(b_.out, int64_t{padded_rows<E>(m_)} * out_ld_, 0.f);
-    query_ = stage<E>(rows_of(p_.q, p_.dtype, batch_, head_, sequence_.q_begin + first_, m_, d_),
-                      true, false, b_.query);
+    const int64_t row = sequence_.q_begin + first_;
+    query_ = stage_left<E>(rows_of(p_.q, p_.dtype, batch_, head_, row, m_, d_), b_.query);
     const TileRange tiles = key_tiles(scores_.visibility(), first_, block, kBlockN);
     for (int32_t t = tiles.begin; t < tiles.end; ++t) visit(t * kBlockN, tiles.full(t));
   }
@@ -95,53 +113,69 @@ class ForwardTile {
     if (seen >= last) return;
     const int end = std::min(round_up(last, 16), m_);
 
-    const Staged<E> keys = stage<E>(keys_of(p_.k, j0, n, d_), false, false, b_.source);
+    const Staged<E> keys = stage_right<E>(keys_of(p_.k, j0, n, d_), b_.source);
     pack_as_transposed(keys, n, d_, b_.keys);
     multiply(end - seen, n, d_, query_.data + seen * query_.ld, query_.ld, b_.keys,
              b_.scores + int64_t{seen} * kBlockN, kBlockN, false);
     for (int r = seen; r < end; ++r) softmax_row(r, j0, n, full);
+    for (int r = end; r < padded_rows<E>(end); ++r) {  // computed too, but without keys here
+      clear_left_row(padded(n), left_row(b_.probs, r, left_stride(n)));
+    }
 
-    const Staged<E> values = stage<E>(keys_of(p_.v, j0, n, dv_), false, true, b_.source);
+    const Staged<E> values = stage_right<E>(keys_of(p_.v, j0, n, dv_), b_.source);
     pack_as_is(values, n, dv_, b_.values);
-    if (!values.finite) hide_unseen_values(seen, end, n);
-    multiply(end - seen, dv_, n, b_.probs + int64_t{seen} * kBlockN, kBlockN, b_.values,
+    if (careful_) hide_unseen_values(seen, end, n);
+    const int lda = left_stride(n);
+    multiply(end - seen, dv_, n, b_.probs + int64_t{seen} * lda, lda, b_.values,
              b_.out + int64_t{seen} * out_ld_, out_ld_, true);
   }
 
+  // Columns of a row of scores that are computed, and row stride of P.
+  static int padded(int n) { return round_up(n, 32); }
+  static int left_stride(int n) { return std::is_same_v<E, float> ? kBlockN : padded(n); }
+
   void softmax_row(int r, int32_t j0, int n, bool full) {
-    const int padded = padded_depth<E>(padded_columns(n));
     float* s = b_.scores + int64_t{r} * kBlockN;
-    E* probs = b_.probs + int64_t{r} * kBlockN;
-    const float most = scores_.finish_row(first_ + r, j0, n, padded, full, s, nullptr);
-    if (most == kNone && !has_non_finite_scores(padded, s)) {
-      std::fill(probs, probs + padded, E{});
+    E* probs = left_row(b_.probs, r, left_stride(n));
+    const float scale = scores_.exponent_scale();
+    const float most = scores_.finish_row(first_ + r, j0, n, padded(n), full, s, nullptr);
+    if (most == kNone && !has_nan(padded(n), s)) {
+      clear_left_row(padded(n), probs);
+      if (careful_) std::fill_n(s, padded(n), 0.f);
       return;
     }
-    const float before = b_.row_max[r], now = std::max(before, most);
-    if (now > before) {
-      const float rescale = std::exp(before - now);  // 0 for the first keys of a row
-      b_.row_max[r] = now;
-      b_.row_sum[r] *= rescale;
-      if (before != kNone) multiply_row(dv_, rescale, b_.out + int64_t{r} * out_ld_);
+    const float before = b_.row_max[r];
+    if (before == kNone || (most - before) * scale > kSlack) raise_max(r, most, scale);
+    const float shift = b_.row_max[r] == kNone ? 0 : b_.row_max[r];
+    if (!careful_ && !scores_.has_dropout()) {
+      b_.row_sum[r] += exp2_row(padded(n), scale, shift, s, probs);
+      return;
     }
-    b_.row_sum[r] += exp_row(padded, now == kNone ? 0 : now, s);
+    b_.row_sum[r] += exp2_row(padded(n), scale, shift, s, s);
     if (scores_.has_dropout()) {
-      scores_.dropout_row(first_ + r, j0, padded, b_.factor);
-      for (int c = 0; c < padded; ++c) s[c] *= b_.factor[c];
+      scores_.dropout_row(first_ + r, j0, padded(n), b_.factor);
+      for (int c = 0; c < padded(n); ++c) s[c] *= b_.factor[c];
     }
-    narrow(padded, s, probs);
+    write_left_row(padded(n), s, probs);
+  }
+
+  void raise_max(int r, float most, float scale) {
+    const float rescale = std::exp2((b_.row_max[r] - most) * scale);  // 0 for a row's first keys
+    if (b_.row_max[r] != kNone) multiply_row(dv_, rescale, b_.out + int64_t{r} * out_ld_);
+    b_.row_sum[r] *= rescale;
+    b_.row_max[r] = most;
   }
 
   // A maximum of -inf hides NaN scores: then the row is not empty but NaN.
-  static bool has_non_finite_scores(int n, const float* s) {
+  static bool has_nan(int n, const float* s) {
     return std::any_of(s, s + n, [](float x) { return std::isnan(x); });
   }
 
-  // Values that no row of the tile sees may be NaN or infinite: select them away.
+  // Selects away the values that no row of the tile sees. b_.scores holds P.
   void hide_unseen_values(int begin, int end, int n) {
     std::fill_n(b_.hidden, n, uint8_t{1});
     for (int r = begin; r < end; ++r) {
-      for (int c = 0; c < n; ++c) b_.hidden[c] &= b_.probs[int64_t{r} * kBlockN + c] == 0;
+      for (int c = 0; c < n; ++c) b_.hidden[c] &= b_.scores[int64_t{r} * kBlockN + c] == 0;
     }
     zero_packed_rows(n, dv_, b_.hidden, b_.values);
   }
@@ -153,15 +187,13 @@ class ForwardTile {
 
   void finish_row(int r) {
     float* o = b_.out + int64_t{r} * out_ld_;
-    float most = b_.row_max[r];
-    double sum = b_.row_sum[r];
-    double weight = 1;
+    double most = static_cast<double>(b_.row_max[r]) * scores_.score_scale();
+    double sum = b_.row_sum[r], weight = 1;
     if (sum == 0) return store_row_without_keys(r, o);
     if (p_.sink) {
-      const float sink = p_.sink[head_ * p_.sink_stride];
-      const float now = std::max(most, sink);
-      weight = std::exp(static_cast<double>(most) - now);
-      sum = sum * weight + std::exp(static_cast<double>(sink) - now);
+      const double sink = p_.sink[head_ * p_.sink_stride], now = std::max(most, sink);
+      weight = std::exp(most - now);
+      sum = sum * weight + std::exp(sink - now);
       most = now;
     }
     multiply_row(dv_, static_cast<float>(weight / sum), o);
@@ -188,6 +220,7 @@ class ForwardTile {
   const int d_, dv_, out_ld_;
   int32_t first_ = 0;
   int m_ = 0;
+  bool careful_ = false;
   Staged<E> query_{};
 };
 

@@ -13,6 +13,7 @@ namespace ffpa::cpu {
 namespace {
 
 constexpr float kHidden = -std::numeric_limits<float>::infinity();
+constexpr float kLog2E = 1.44269504088896341f;
 
 template <class T, class Value>
 void add_mask_values(const T* mask, int64_t stride, int n, Value value, float* s) {
@@ -37,29 +38,38 @@ float f16_value(Bits16 x) {
 }  // namespace
 
 Scores::Scores(const Problem& p, const Sequence& s, int64_t batch, int64_t head)
-    : p_(p), visibility_(p.visibility(s)), batch_(batch), head_(head), slope_(0) {
+    : p_(p),
+      visibility_(p.visibility(s)),
+      batch_(batch),
+      head_(head),
+      // A positive scale, so that the largest product belongs to the largest score.
+      plain_(p.softcap == 0 && !p.alibi_slopes && !p.mask.defined() && p.softmax_scale > 0) {
   if (p.alibi_slopes) {
     slope_ = p.alibi_slopes[batch * p.alibi_batch_stride + head * p.alibi_head_stride];
   }
 }
 
+float Scores::exponent_scale() const { return plain_ ? p_.softmax_scale * kLog2E : kLog2E; }
+
 float Scores::finish_row(int32_t i, int32_t j0, int n, int padded, bool full, float* s,
                          float* capped) const {
-  const bool plain = !has_softcap() && !p_.alibi_slopes && !p_.mask.defined();
-  if (plain && full && n == padded) return scale_row(padded, p_.softmax_scale, s);
-  if (has_softcap()) {
-    softcap_row(padded, p_.softmax_scale, p_.softcap, s);
-    if (capped) std::copy(s, s + padded, capped);
-  } else {
-    scale_row(padded, p_.softmax_scale, s);
+  if (!plain_) {
+    if (has_softcap()) {
+      softcap_row(padded, p_.softmax_scale, p_.softcap, s);
+      if (capped) std::copy(s, s + padded, capped);
+    } else {
+      scale_row(padded, p_.softmax_scale, s);
+    }
+    if (p_.alibi_slopes) add_alibi(i, j0, n, s);
+    if (p_.mask.defined()) add_mask(i, j0, n, s);
   }
-  if (p_.alibi_slopes) add_alibi(i, j0, n, s);
-  if (p_.mask.defined()) add_mask(i, j0, n, s);
-  const Range visible = visible_keys(visibility_, i);
-  const int begin = std::clamp(visible.begin - j0, 0, n),
-            end = std::clamp(visible.end - j0, begin, n);
-  std::fill(s, s + begin, kHidden);
-  std::fill(s + end, s + padded, kHidden);
+  if (!full || n != padded) {
+    const Range visible = visible_keys(visibility_, i);
+    const int begin = std::clamp(visible.begin - j0, 0, n);
+    const int end = std::clamp(visible.end - j0, begin, n);
+    std::fill(s, s + begin, kHidden);
+    std::fill(s + end, s + padded, kHidden);
+  }
   return max_row(padded, s);
 }
 
@@ -87,15 +97,10 @@ void Scores::add_mask(int32_t i, int32_t j0, int n, float* s) const {
   }
 }
 
-void Scores::gradient_of_products(int padded, const float* capped, float* ds) const {
-  if (has_softcap()) {
-    for (int c = 0; c < padded; ++c) {
-      const float t = capped[c] / p_.softcap;
-      // Hidden scores may be NaN.
-      ds[c] = ds[c] == 0 ? 0 : ds[c] * p_.softmax_scale * (1 - t * t);
-    }
-  } else {
-    multiply_row(padded, p_.softmax_scale, ds);
+void Scores::through_softcap(int padded, const float* capped, float* ds) const {
+  for (int c = 0; c < padded; ++c) {
+    const float t = capped[c] / p_.softcap;
+    ds[c] = ds[c] == 0 ? 0 : ds[c] * (1 - t * t);  // hidden keys: capped may be NaN
   }
 }
 

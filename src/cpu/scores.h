@@ -18,14 +18,22 @@ class Scores {
   bool has_dropout() const { return p_.dropout.p != 0; }
   bool has_softcap() const { return p_.softcap != 0; }
 
-  // s [padded]: <q_i, k_j> of the keys j in [j0, j0 + n) -> scores; -inf where hidden and from n
-  // on. Returns the largest. `full`: every key is visible to the window. With a softcap, `capped`
-  // (or null) gets the scores right after it.
+  // Nothing but scale and window: finish_row leaves products, and the scale to exponent_scale.
+  bool plain() const { return plain_; }
+  // From what finish_row leaves in s to scores, and to their exponents of 2.
+  float score_scale() const { return plain_ ? p_.softmax_scale : 1; }
+  float exponent_scale() const;
+
+  // s [padded]: <q_i, k_j> of the keys j in [j0, j0 + n) -> scores (plain: products); -inf where
+  // hidden and from n on. Returns the largest. `full`: every key is visible to the window. With a
+  // softcap, `capped` (or null) gets the scores right after it.
   float finish_row(int32_t i, int32_t j0, int n, int padded, bool full, float* s,
                    float* capped) const;
 
-  // ds: gradients of final scores -> of the products <q_i, k_j>.
-  void gradient_of_products(int padded, const float* capped, float* ds) const;
+  // Factor from the gradient of a score to that of the product, but for the softcap.
+  float product_scale() const { return p_.softmax_scale; }
+  // ds *= derivative of the softcap.
+  void through_softcap(int padded, const float* capped, float* ds) const;
 
   // factor [padded]: 1 / (1 - p) where P is kept, 0 where it is dropped.
   void dropout_row(int32_t i, int32_t j0, int padded, float* factor) const;
@@ -37,7 +45,8 @@ class Scores {
   const Problem& p_;
   Visibility visibility_;
   int64_t batch_, head_;
-  float slope_;
+  float slope_ = 0;
+  bool plain_;
 };
 
 }  // namespace ffpa::cpu

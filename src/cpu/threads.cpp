@@ -2,6 +2,7 @@
 // Copyright 2026 the ffpa authors
 #include "cpu/threads.h"
 
+#include <tbb/info.h>
 #include <tbb/parallel_for.h>
 #include <tbb/task_arena.h>
 
@@ -28,7 +29,7 @@ void run_tasks(int threads, int64_t count, void* context,
   if (workers <= 1) return work(0);
   // One TBB task per slot. All of them take from one queue, so the order of the starts is the
   // caller's, and it does not matter how many threads TBB has to give.
-  tbb::task_arena arena(workers);
+  tbb::task_arena arena(std::min(workers, tbb::info::default_concurrency()));
   arena.execute([&] { tbb::parallel_for(0, workers, work, tbb::simple_partitioner()); });
 }
 

@@ -16,17 +16,37 @@ void convert_row(int n, DType, const void* from, Bits16* to) {
   std::memcpy(to, from, n * sizeof(Bits16));
 }
 
-bool row_is_finite(int n, const float* x) { return !has_non_finite(n, x); }
-bool row_is_finite(int n, const Bits16* x) { return !has_non_finite_bf16(n, x); }
-
 template <class E>
-bool in_place(const Matrix& m, bool as_a) {
+bool in_place(const Matrix& m) {
   if constexpr (std::is_same_v<E, float>) {
     return m.dtype == DType::kFloat32;
   } else {
-    // Packing reads pairs of columns as dwords; A is read in whole tiles.
-    if (m.ld % 2 != 0 || reinterpret_cast<uintptr_t>(m.data) % 4 != 0) return false;
-    return !as_a || (padded_rows<E>(m.rows) == m.rows && padded_depth<E>(m.columns) == m.columns);
+    // Packing reads pairs of columns as dwords.
+    return m.ld % 2 == 0 && reinterpret_cast<uintptr_t>(m.data) % 4 == 0;
+  }
+}
+
+template <class E>
+Staged<E> copy_rows(const Matrix& m, E* buffer) {
+  const int64_t bytes = dtype_bytes(m.dtype);
+  for (int r = 0; r < m.rows; ++r) {
+    convert_row(m.columns, m.dtype, m.data + r * m.ld * bytes, buffer + int64_t{r} * m.columns);
+  }
+  return {buffer, m.columns};
+}
+
+void copy_to_panel(const Matrix& m, int depth, Bits16* buffer) {
+  for (int r = 0; r < m.rows; ++r) {
+    const Bits16* from = reinterpret_cast<const Bits16*>(m.data) + r * m.ld;
+    Bits16* row = left_row(buffer, r, depth);
+    for (int c = 0; c < m.columns; c += kPanelColumns, row += kPanelStep) {
+      const int count = std::min(kPanelColumns, m.columns - c);
+      std::memcpy(row, from + c, count * sizeof(Bits16));
+      std::fill(row + count, row + kPanelColumns, Bits16{});
+    }
+  }
+  for (int r = m.rows; r < round_up(m.rows, kPanelRows); ++r) {
+    clear_left_row(depth, left_row(buffer, r, depth));
   }
 }
 
@@ -52,7 +72,20 @@ void store_row(int n, const float* from, DType dtype, void* to) {
   }
 }
 
-void narrow(int n, const float* from, float* to) { std::memcpy(to, from, n * sizeof(float)); }
+void write_left_row(int padded, const float* from, float* row) {
+  std::memcpy(row, from, padded * sizeof(float));
+}
+void write_left_row(int padded, const float* from, Bits16* row) {
+  for (int c = 0; c < padded; c += kPanelColumns, row += kPanelStep) {
+    f32_to_bf16(kPanelColumns, from + c, row);
+  }
+}
+void clear_left_row(int padded, float* row) { std::fill(row, row + padded, 0.f); }
+void clear_left_row(int padded, Bits16* row) {
+  for (int c = 0; c < padded; c += kPanelColumns, row += kPanelStep) {
+    std::fill(row, row + kPanelColumns, Bits16{});
+  }
+}
 
 bool uses_amx(const Problem& p) { return p.dtype == DType::kBFloat16 && amx_available(); }
 
@@ -69,24 +102,32 @@ std::string describe_engine(const Problem& p) {
 }
 
 template <class E>
-Staged<E> stage(const Matrix& m, bool as_a, bool check_finite, E* buffer) {
-  Staged<E> staged{reinterpret_cast<const E*>(m.data), m.ld, true};
-  if (!in_place<E>(m, as_a)) {
+Staged<E> stage_left(const Matrix& m, E* buffer) {
+  if constexpr (std::is_same_v<E, float>) {
+    return stage_right<E>(m, buffer);
+  } else {
     const int depth = padded_depth<E>(m.columns);
-    for (int r = 0; r < m.rows; ++r) {
-      E* row = buffer + int64_t{r} * depth;
-      convert_row(m.columns, m.dtype, m.data + r * m.ld * dtype_bytes(m.dtype), row);
-      std::fill(row + m.columns, row + depth, E{});
+    copy_to_panel(m, depth, buffer);
+    return {buffer, depth};
+  }
+}
+
+template <class E>
+Staged<E> stage_right(const Matrix& m, E* buffer) {
+  if (in_place<E>(m)) return {reinterpret_cast<const E*>(m.data), m.ld};
+  return copy_rows<E>(m, buffer);
+}
+
+template <class E>
+bool all_finite(const Staged<E>& m, int rows, int columns) {
+  for (int r = 0; r < rows; ++r) {
+    if constexpr (std::is_same_v<E, float>) {
+      if (has_non_finite(columns, m.data + r * m.ld)) return false;
+    } else {
+      if (has_non_finite_bf16(columns, m.data + r * m.ld)) return false;
     }
-    std::fill(buffer + int64_t{m.rows} * depth, buffer + int64_t{padded_rows<E>(m.rows)} * depth,
-              E{});
-    staged.data = buffer;
-    staged.ld = depth;
   }
-  for (int r = 0; check_finite && r < m.rows && staged.finite; ++r) {
-    staged.finite = row_is_finite(m.columns, staged.data + r * staged.ld);
-  }
-  return staged;
+  return true;
 }
 
 template <class E>
@@ -130,12 +171,17 @@ void multiply(int m, int n, int k, const E* a, int64_t lda, const E* b, float* c
   if constexpr (std::is_same_v<E, float>) {
     matmul_f32(m, groups, k, a, lda, b, c, ldc, accumulate);
   } else {
-    matmul_bf16(padded_rows<E>(m), groups, padded_depth<E>(k), a, lda, b, c, ldc, accumulate);
+    static_cast<void>(lda);  // the depth
+    matmul_bf16(padded_rows<E>(m), groups, padded_depth<E>(k), a, b, c, ldc, accumulate);
   }
 }
 
-template Staged<float> stage(const Matrix&, bool, bool, float*);
-template Staged<Bits16> stage(const Matrix&, bool, bool, Bits16*);
+template Staged<float> stage_left(const Matrix&, float*);
+template Staged<Bits16> stage_left(const Matrix&, Bits16*);
+template Staged<float> stage_right(const Matrix&, float*);
+template Staged<Bits16> stage_right(const Matrix&, Bits16*);
+template bool all_finite(const Staged<float>&, int, int);
+template bool all_finite(const Staged<Bits16>&, int, int);
 template void pack_as_transposed(const Staged<float>&, int, int, float*);
 template void pack_as_transposed(const Staged<Bits16>&, int, int, Bits16*);
 template void pack_as_is(const Staged<float>&, int, int, float*);

@@ -27,6 +27,8 @@ constexpr int padded_depth(int k) {
   return std::is_same_v<E, float> ? k : round_up(k, 32);
 }
 constexpr int padded_columns(int n) { return round_up(n, kPackColumns); }
+// Row stride of a C of `n` columns. Not a power of two: rows would share cache sets.
+constexpr int sums_stride(int64_t n) { return padded_columns(static_cast<int>(n)) + 16; }
 
 // Rows of a tensor: [rows, columns] of `dtype`, ld elements apart.
 struct Matrix {
@@ -41,13 +43,18 @@ template <class E>
 struct Staged {
   const E* data;
   int64_t ld;
-  bool finite;  // no NaN, no infinity; known only where asked for
 };
 
-// In place where layout and dtype allow, else a copy in `buffer` [padded_rows, padded_depth].
-// `as_a`: for use as A, so with padding.
+// As A: rows ld apart; for Bits16 in panels, ld = depth, so that row r (a multiple of 16) is at
+// data + r * ld. `buffer` holds padded_rows * padded_depth.
 template <class E>
-Staged<E> stage(const Matrix& m, bool as_a, bool check_finite, E* buffer);
+Staged<E> stage_left(const Matrix& m, E* buffer);
+// As the source of a pack_...: rows ld apart, in place where layout and dtype allow. `buffer` holds
+// rows * columns.
+template <class E>
+Staged<E> stage_right(const Matrix& m, E* buffer);
+template <class E>
+bool all_finite(const Staged<E>& m, int rows, int columns);
 
 // B = M^T: [K = columns, N = rows]. `to` holds padded_columns(rows) * padded_depth(columns).
 template <class E>
@@ -59,10 +66,21 @@ void pack_as_is(const Staged<E>& m, int rows, int columns, E* to);
 template <class E>
 void zero_packed_rows(int rows, int columns, const uint8_t* hidden, E* packed);
 
-// C [m, n] (+)= A [m, k] B [k, n]. C's row stride ldc is at least padded_columns(n).
+// C [m, n] (+)= A [m, k] B [k, n]. A as stage_left leaves it; C's row stride ldc is at least
+// padded_columns(n).
 template <class E>
 void multiply(int m, int n, int k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc,
               bool accumulate);
+
+// Row r of an A of this depth, and what lies there: `padded` columns from floats, or zeros.
+inline float* left_row(float* a, int r, int depth) { return a + int64_t{r} * depth; }
+inline Bits16* left_row(Bits16* a, int r, int depth) {
+  return a + int64_t{r / kPanelRows * kPanelRows} * depth + r % kPanelRows * kPanelColumns;
+}
+void write_left_row(int padded, const float* from, float* row);
+void write_left_row(int padded, const float* from, Bits16* row);
+void clear_left_row(int padded, float* row);
+void clear_left_row(int padded, Bits16* row);
 
 // Are the call's products computed in bfloat16 on AMX?
 bool uses_amx(const Problem& p);
@@ -71,10 +89,6 @@ template <class E>
 void release_matrix_unit();
 // Instruction set, product type and threads, for people.
 std::string describe_engine(const Problem& p);
-
-// from [n] -> to [n] in E.
-inline void narrow(int n, const float* from, Bits16* to) { f32_to_bf16(n, from, to); }
-void narrow(int n, const float* from, float* to);
 
 // float row -> a tensor's dtype, and back.
 void store_row(int n, const float* from, DType dtype, void* to);
