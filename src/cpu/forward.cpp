@@ -118,9 +118,6 @@ class ForwardTile {
     multiply(end - seen, n, d_, query_.data + seen * query_.ld, query_.ld, b_.keys,
              b_.scores + int64_t{seen} * kBlockN, kBlockN, false);
     for (int r = seen; r < end; ++r) softmax_row(r, j0, n, full);
-    for (int r = end; r < padded_rows<E>(end); ++r) {  // computed too, but without keys here
-      clear_left_row(padded(n), left_row(b_.probs, r, left_stride(n)));
-    }
 
     const Staged<E> values = stage_right<E>(keys_of(p_.v, j0, n, dv_), b_.source);
     pack_as_is(values, n, dv_, b_.values);
