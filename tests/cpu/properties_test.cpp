@@ -8,6 +8,7 @@
 #include <limits>
 
 #include "support/compare.h"
+#include "support/values.h"
 
 namespace ffpa::test {
 namespace {
@@ -221,23 +222,13 @@ TEST_P(Properties, rows_without_keys_are_zero_and_minus_infinity) {
 }
 
 // Rows of sequence `s` of a packed array whose sequences have these lengths.
-Array slice(const Array& a, int64_t dimension, const std::vector<int32_t>& lengths, size_t s) {
+Array sequence(const Array& a, int64_t dimension, const std::vector<int32_t>& lengths, size_t s) {
   int64_t begin = 0;
   for (size_t b = 0; b < s; ++b) begin += lengths[b];
-  std::vector<int64_t> shape = a.shape;
-  shape[dimension] = lengths[s];
-  Array part(shape);
-  int64_t inner = 1;
-  for (size_t d = dimension + 1; d < a.shape.size(); ++d) inner *= a.shape[d];
-  for (int64_t i = 0; i < part.numel(); ++i) {
-    const int64_t column = i % inner, row = i / inner % shape[dimension];
-    const int64_t outer = i / inner / shape[dimension];
-    part.data[i] = a.data[(outer * a.shape[dimension] + begin + row) * inner + column];
-  }
-  return part;
+  return slice(a, dimension, begin, begin + lengths[s]);
 }
 
-void put(const Tensor& t, int64_t dimension, int64_t begin, const Array& values) {
+void put_rows(const Tensor& t, int64_t dimension, int64_t begin, const Array& values) {
   Tensor part = t;
   part.data = static_cast<char*>(t.data) + begin * t.stride[dimension] * dtype_bytes(t.dtype);
   part.shape[dimension] = values.shape[dimension];
@@ -261,9 +252,9 @@ TEST(Pack, order_of_sequences_does_not_matter) {
     int64_t q_begin = 0, k_begin = 0;
     for (size_t i = 0; i < order.size(); ++i) {
       const auto move = [&](const Tensor& from, const Tensor& to, int64_t dimension, bool query) {
-        put(to, dimension, query ? q_begin : k_begin,
-            slice(reference::read(from), dimension, query ? in_order.lengths_q : in_order.lengths_k,
-                  order[i]));
+        put_rows(to, dimension, query ? q_begin : k_begin,
+                 sequence(reference::read(from), dimension,
+                          query ? in_order.lengths_q : in_order.lengths_k, order[i]));
       };
       move(first.inputs.q, second.inputs.q, 0, true);
       move(first.inputs.k, second.inputs.k, 0, false);
@@ -280,8 +271,8 @@ TEST(Pack, order_of_sequences_does_not_matter) {
                             bool query) {
         const auto& before = query ? in_order.lengths_q : in_order.lengths_k;
         const auto& after = query ? c.lengths_q : c.lengths_k;
-        EXPECT_TRUE(
-            same_bits(name, slice(x, dimension, before, order[i]), slice(y, dimension, after, i)));
+        EXPECT_TRUE(same_bits(name, sequence(x, dimension, before, order[i]),
+                              sequence(y, dimension, after, i)));
       };
       same("out", a.out, b.out, 0, true);
       same("lse", a.lse, b.lse, 1, true);

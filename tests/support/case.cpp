@@ -3,6 +3,7 @@
 #include "support/case.h"
 
 #include <sstream>
+#include <utility>
 
 namespace ffpa::test {
 namespace {
@@ -20,6 +21,28 @@ const char* layout_name(Layout layout) {
 }
 
 }  // namespace
+
+Case packed_case(DType dtype, std::vector<int32_t> lengths_q, std::vector<int32_t> lengths_k,
+                 int64_t heads_q, int64_t heads_kv, int64_t head_dim, bool causal) {
+  Case c;
+  c.dtype = dtype;
+  c.packed = true;
+  c.lengths_q = std::move(lengths_q);
+  c.lengths_k = std::move(lengths_k);
+  c.heads_q = heads_q;
+  c.heads_kv = heads_kv;
+  c.head_dim = head_dim;
+  c.options.causal = causal;
+  return c;
+}
+
+Case dense_case(DType dtype, int64_t batch, int32_t nq, int32_t nk, int64_t heads_q,
+                int64_t heads_kv, int64_t head_dim, bool causal) {
+  Case c = packed_case(dtype, std::vector<int32_t>(batch, nq), std::vector<int32_t>(batch, nk),
+                       heads_q, heads_kv, head_dim, causal);
+  c.packed = false;
+  return c;
+}
 
 std::string describe(const Case& c) {
   std::ostringstream text;

@@ -68,6 +68,12 @@ struct Case {
   }
 };
 
+// Packed with these lengths; dense with `batch` sequences.
+Case packed_case(DType dtype, std::vector<int32_t> lengths_q, std::vector<int32_t> lengths_k,
+                 int64_t heads_q, int64_t heads_kv, int64_t head_dim, bool causal = false);
+Case dense_case(DType dtype, int64_t batch, int32_t nq, int32_t nk, int64_t heads_q,
+                int64_t heads_kv, int64_t head_dim, bool causal = false);
+
 // One line that tells the case from others.
 std::string describe(const Case& c);
 
