@@ -101,4 +101,10 @@ Status explain(const AttentionInputs& inputs, const AttentionOptions& options, s
   return explain_pass(p, Pass::kBackward, text);
 }
 
+std::string kernel_list() {
+  std::string text;
+  for (const KernelRow& row : kernel_table()) text += describe(row) + "\n";
+  return text;
+}
+
 }  // namespace ffpa

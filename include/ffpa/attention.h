@@ -119,4 +119,7 @@ Status backward_workspace_bytes(const AttentionInputs& inputs, const AttentionOp
 // Which kernels would run and why, tile sizes and workspace: a few lines of text for people.
 Status explain(const AttentionInputs& inputs, const AttentionOptions& options, std::string* text);
 
+// Every kernel of this build, one line each: name, devices, dtypes, head dims.
+std::string kernel_list();
+
 }  // namespace ffpa

@@ -219,7 +219,7 @@ Status check_packed(const AttentionInputs& in, bool read_data, Problem* p) {
 
 // Runs after the lengths of the sequences are known.
 Status check_seqused(const char* name, const Tensor& t, const Tensor& q, bool read_data,
-                     const Problem& p, int32_t Sequence::*rows, const int32_t** to) {
+                     const Problem& p, int32_t Sequence::* rows, const int32_t** to) {
   if (!t.defined()) return {};
   FFPA_RETURN_IF_ERROR(check_int_vector(name, t, q));
   FFPA_RETURN_IF_ERROR(check_shape(name, t, {p.batch}, "[batch]"));

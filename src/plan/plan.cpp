@@ -52,6 +52,20 @@ const char* backend_name(Backend backend) {
   return "?";
 }
 
+std::string describe(const KernelRow& row) {
+  std::string text = std::string(row.name) + ": ";
+  if (row.device == DeviceType::kCpu) {
+    text += "cpu,";
+  } else {
+    text += "cuda, compute capability " + std::to_string(row.min_sm / 10) + "." +
+            std::to_string(row.min_sm % 10) + (row.max_sm > row.min_sm ? " and newer," : ",");
+  }
+  for (DType d : {DType::kFloat32, DType::kFloat16, DType::kBFloat16}) {
+    if (row.dtypes >> static_cast<int>(d) & 1) text += std::string(" ") + dtype_name(d);
+  }
+  return text + ", " + head_dims_text(row);
+}
+
 uint32_t features_of(const Problem& p, Pass pass) {
   uint32_t f = 0;
   const auto add = [&](bool used, Feature feature) { f |= used ? uint32_t{feature} : 0; };

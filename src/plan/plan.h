@@ -54,6 +54,9 @@ std::span<const KernelRow> kernel_table();
 
 const char* backend_name(Backend backend);
 
+// "cpu_forward: cpu, float32 float16 bfloat16, head_dim 8..1024 in steps of 8".
+std::string describe(const KernelRow& row);
+
 uint32_t features_of(const Problem& p, Pass pass);
 
 // The row that serves the call, or an unsupported-status that says which rows refused and why.

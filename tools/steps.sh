@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 the ffpa authors
+#
+# Sourced by ./run: what each command does.
+
+# build FOLDER PRESET OPTION...: configures and builds build/FOLDER.
+build() {
+  local folder=$1 preset=$2
+  shift 2
+  quietly "configuring build/$folder" "$VENV/bin/cmake" --preset "$preset" -B "build/$folder" \
+    "-DCMAKE_MAKE_PROGRAM=$VENV/bin/ninja" "-DPython_EXECUTABLE=$VENV/bin/python" "$@"
+  quietly "building build/$folder" "$VENV/bin/cmake" --build "build/$folder"
+}
+
+run_demo() {
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_venv build.txt
+  need_cuda
+  build demo release -DFFPA_BUILD_TESTS=OFF "${CUDA_OPTIONS[@]}"
+  build/demo/app/ffpa demo "$@"
+}
+
+cpp_files() { git ls-files '*.h' '*.cpp' '*.cu' '*.cuh'; }
+
+check_format() {
+  quietly "checking the format of C++ files" "$VENV/bin/clang-format" --dry-run -Werror $(cpp_files)
+  quietly "checking the Python files" "$VENV/bin/ruff" check .
+  quietly "checking the format of Python files" "$VENV/bin/ruff" format --check .
+}
+
+run_format() {
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_venv test.txt
+  "$VENV/bin/clang-format" -i $(cpp_files)
+  "$VENV/bin/ruff" format .
+  "$VENV/bin/ruff" check --fix .
+}
+
+# cpp_tests FOLDER PRESET OPTION...: builds and runs the C++ tests.
+cpp_tests() {
+  local folder=$1
+  build "$@"
+  say "C++ tests of build/$folder"
+  "$VENV/bin/ctest" --test-dir "build/$folder" --output-on-failure --timeout 1500
+}
+
+installed_package_test() {
+  local prefix=$PWD/build/prefix
+  rm -rf "$prefix"
+  quietly "installing to build/prefix" "$VENV/bin/cmake" --install build/release --prefix "$prefix"
+  quietly "configuring examples/cpp against it" "$VENV/bin/cmake" -S examples/cpp -B build/example \
+    -G Ninja "-DCMAKE_MAKE_PROGRAM=$VENV/bin/ninja" "-DCMAKE_PREFIX_PATH=$prefix"
+  quietly "building examples/cpp" "$VENV/bin/cmake" --build build/example
+  say "running examples/cpp"
+  build/example/example
+}
+
+run_wheel() {
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_venv test.txt
+  rm -rf dist
+  quietly "building the wheel" env "PATH=$VENV/bin:$PATH" "$VENV/bin/pip" wheel -q \
+    --no-build-isolation --no-deps --wheel-dir dist .
+  ls -l dist/*.whl
+}
+
+python_tests() {
+  run_wheel
+  quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
+    dist/*.whl
+  say "Python tests"
+  (cd tests/python && "$VENV/bin/python" -m pytest -q -p no:cacheprovider)
+}
+
+run_test() {
+  need_packages "${TEST_PACKAGES[@]}"
+  need_venv test.txt
+  need_cuda
+  check_format
+  cpp_tests release release -DFFPA_WERROR=ON "${CUDA_OPTIONS[@]}"
+  installed_package_test
+  cpp_tests asan asan -DFFPA_WERROR=ON
+  python_tests
+  say "all tests passed"
+}
+
+run_sanitize() {
+  need_packages "${TEST_PACKAGES[@]}"
+  need_venv build.txt
+  cpp_tests asan asan
+  cpp_tests tsan tsan
+}
+
+run_bench() {
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_venv test.txt
+  run_wheel
+  quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
+    dist/*.whl
+  "$VENV/bin/python" bench/cpu_attention.py "$@"
+}
+
+run_gpu_test() {
+  has_gpu || fail "gpu-test: no NVIDIA GPU found"
+  need_packages "${TEST_PACKAGES[@]}"
+  need_venv build.txt
+  need_cuda
+  build gpu cuda "${CUDA_OPTIONS[@]}"
+  "$VENV/bin/ctest" --test-dir build/gpu --output-on-failure -L gpu "$@"
+}
