@@ -24,7 +24,7 @@ constexpr float kNone = -std::numeric_limits<float>::infinity();
 constexpr float kSlack = 8;
 
 // Query rows of a tile: more rows use a packed key tile more often, until O leaves the L2 cache.
-int block_m(const Problem& p) { return uses_amx(p) && p.head_dim_v <= 512 ? 256 : 128; }
+int block_m(const Problem& p) { return p.head_dim_v <= 512 ? 256 : 128; }
 
 template <class E>
 struct Buffers {

@@ -221,18 +221,27 @@ void PackTransposed(int rows, int dwords, int padded, const uint32_t* from, int6
 }
 
 void PackRowsF32(int rows, int columns, const float* from, int64_t stride, float* to) {
-  for (int c = 0; c < columns; c += kPackColumns, to += int64_t{rows} * kPackColumns) {
+  constexpr int kGroups = 4;  // of columns at once: whole runs of cache lines of the source
+  const int64_t group = int64_t{rows} * kPackColumns;
+  int c = 0;
+  for (; c + kGroups * kPackColumns <= columns;
+       c += kGroups * kPackColumns, to += kGroups * group) {
+    for (int k = 0; k < rows; ++k) {
+      const float* source = from + k * stride + c;
+      for (int g = 0; g < kGroups; ++g) {
+        float* row = to + g * group + int64_t{k} * kPackColumns;
+        for (int i = 0; i < kPackColumns; i += kLanes) {
+          hn::StoreU(hn::LoadU(kF, source + g * kPackColumns + i), kF, row + i);
+        }
+      }
+    }
+  }
+  for (; c < columns; c += kPackColumns, to += group) {
     const int count = HWY_MIN(kPackColumns, columns - c);
     for (int k = 0; k < rows; ++k) {
       const float* source = from + k * stride + c;
       float* row = to + int64_t{k} * kPackColumns;
-      if (count == kPackColumns) {
-        for (int i = 0; i < kPackColumns; i += kLanes) {
-          hn::StoreU(hn::LoadU(kF, source + i), kF, row + i);
-        }
-      } else {
-        for (int i = 0; i < kPackColumns; ++i) row[i] = i < count ? source[i] : 0;
-      }
+      for (int i = 0; i < kPackColumns; ++i) row[i] = i < count ? source[i] : 0;
     }
   }
 }
