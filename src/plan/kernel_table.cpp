@@ -4,6 +4,9 @@
 // The capability table: every kernel of this build, best first.
 #include "cpu/launch.h"
 #include "plan/plan.h"
+#ifdef FFPA_WITH_CUDA
+#include "sm80/launch.h"
+#endif
 
 namespace ffpa {
 namespace {
@@ -11,7 +14,42 @@ namespace {
 constexpr uint32_t bit(DType dtype) { return 1u << static_cast<int>(dtype); }
 constexpr uint32_t kAllDtypes = bit(DType::kFloat32) | bit(DType::kFloat16) | bit(DType::kBFloat16);
 
+#ifdef FFPA_WITH_CUDA
+constexpr uint32_t kHalfDtypes = bit(DType::kFloat16) | bit(DType::kBFloat16);
+constexpr int kAnySm = 999;
+#endif
+
 constexpr KernelRow kRows[] = {
+#ifdef FFPA_WITH_CUDA
+    {.name = "sm80_forward",
+     .backend = Backend::kSm80,
+     .device = DeviceType::kCuda,
+     .pass = Pass::kForward,
+     .min_sm = 80,
+     .max_sm = kAnySm,
+     .dtypes = kHalfDtypes,
+     .min_head_dim = 8,
+     .max_head_dim = 1024,
+     .head_dim_step = 8,
+     .features = kAllFeatures,
+     .workspace_bytes = sm80::forward_workspace_bytes,
+     .launch = sm80::forward,
+     .describe = sm80::describe_forward},
+    {.name = "sm80_backward",
+     .backend = Backend::kSm80,
+     .device = DeviceType::kCuda,
+     .pass = Pass::kBackward,
+     .min_sm = 80,
+     .max_sm = kAnySm,
+     .dtypes = kHalfDtypes,
+     .min_head_dim = 8,
+     .max_head_dim = 1024,
+     .head_dim_step = 8,
+     .features = kAllFeatures,
+     .workspace_bytes = sm80::backward_workspace_bytes,
+     .launch = sm80::backward,
+     .describe = sm80::describe_backward},
+#endif
     {.name = "cpu_forward",
      .backend = Backend::kCpu,
      .device = DeviceType::kCpu,

@@ -67,21 +67,22 @@ class Engine {
  public:
   Engine(const Call& call, DType stored) : call_(call), stored_(stored) {}
 
-  // Each result of `attention`, or its sensitivity (see the header).
-  Result run(bool sensitivities = false) {
+  // `sensitivities`: see the header; may be null.
+  Result run(Result* sensitivities) {
+    sizes_ = sensitivities;
     allocate(&result_);
-    if (sensitivities) allocate(&sizes_);
+    if (sizes_) allocate(sizes_);
     for (b_ = 0; b_ < call_.batch; ++b_) {
       for (h_ = 0; h_ < call_.heads_q; ++h_) {
         forward_head();
         if (call_.dout.defined()) backward_head();
-        if (sensitivities) add_sensitivities();
+        if (sizes_) add_sensitivities();
       }
     }
     for (Array* a : {&result_.dk, &result_.dv}) {
       for (double& x : a->data) x = static_cast<double>(store(static_cast<Real>(x)));
     }
-    return std::move(sensitivities ? sizes_ : result_);
+    return std::move(result_);
   }
 
  private:
@@ -301,15 +302,15 @@ class Engine {
         p[i][j] = visible_[i][j] ? w * p_[i][j] : Real{0};
       }
     }
-    set_query_rows(product(weights, v, &visible_), 1, &sizes_.out);
+    set_query_rows(product(weights, v, &visible_), 1, &sizes_->out);
     if (!call_.dout.defined()) return;
     const Matrix<Real> dout = absolute(gather_q(call_.dout, call_.head_dim_v));
     const Matrix<char> seen_by = transpose(visible_);
-    add_key_rows(product(transpose(weights), dout, &seen_by), 1, &sizes_.dv);
+    add_key_rows(product(transpose(weights), dout, &seen_by), 1, &sizes_->dv);
     Matrix<Real> ds = product(dout, transpose(v), nullptr);
     for (int64_t i = 0; i < nq(); ++i) sensitivity_row(i, dout, p[i], ds[i]);
-    set_query_rows(product(ds, k, &visible_), std::abs(q_scale_), &sizes_.dq);
-    add_key_rows(product(transpose(ds), q, &seen_by), k_scale_, &sizes_.dk);
+    set_query_rows(product(ds, k, &visible_), std::abs(q_scale_), &sizes_->dq);
+    add_key_rows(product(transpose(ds), q, &seen_by), k_scale_, &sizes_->dk);
   }
 
   void sensitivity_row(int64_t i, const Matrix<Real>& dout, const Real* p, Real* ds) {
@@ -324,11 +325,11 @@ class Engine {
     }
     for (int64_t j = 0; j < nk(); ++j) {
       ds[j] = visible_[i][j] ? p[j] * (ds[j] * keep_scale() + delta) : Real{0};
-      if (sizes_.dmask.defined()) add(&sizes_.dmask.data[mask_index(i, j)], ds[j]);
+      if (sizes_->dmask.defined()) add(&sizes_->dmask.data[mask_index(i, j)], ds[j]);
     }
-    if (sizes_.dsink.defined()) {
+    if (sizes_->dsink.defined()) {
       const Real w = 1 + std::abs(sink()) + std::abs(lse_[i]);
-      add(&sizes_.dsink.data[h_], w * std::exp(sink() - lse_[i]) * delta);
+      add(&sizes_->dsink.data[h_], w * std::exp(sink() - lse_[i]) * delta);
     }
   }
 
@@ -348,7 +349,8 @@ class Engine {
 
   const Call& call_;
   const DType stored_;
-  Result result_, sizes_;
+  Result result_;
+  Result* sizes_ = nullptr;
 
   // Of the current sequence and head.
   int64_t b_ = 0, h_ = 0;
@@ -408,10 +410,12 @@ Call read_call(const AttentionInputs& inputs, const AttentionOptions& options, c
   return c;
 }
 
-Result attention(const Call& call) { return Engine<double>(call, DType::kOther).run(); }
+Result attention(const Call& call, Result* sensitivity) {
+  return Engine<double>(call, DType::kOther).run(sensitivity);
+}
 
-Result sensitivity(const Call& call) { return Engine<double>(call, DType::kOther).run(true); }
-
-Result math_attention(const Call& call, DType dtype) { return Engine<float>(call, dtype).run(); }
+Result math_attention(const Call& call, DType dtype) {
+  return Engine<float>(call, dtype).run(nullptr);
+}
 
 }  // namespace ffpa::reference

@@ -14,7 +14,7 @@ namespace ffpa::test {
 
 // inf and NaN stand where `exact` has them; then the largest error and the root mean square error
 // are at most twice those of `math`, plus one rounding of the largest value to `dtype`, plus one
-// float32 rounding of every term (reference::sensitivity).
+// float32 rounding of every term (the sensitivity).
 struct Expected {
   reference::Result exact, math, sensitivity;
 };

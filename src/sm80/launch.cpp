@@ -1,0 +1,181 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+#include "sm80/launch.h"
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+#include <cuda_runtime_api.h>
+
+#include <utility>
+
+#include "sm80/attention/launch.h"
+#include "sm80/make_params.h"
+#include "sm80/mask_gradient/mask_gradient.h"
+#include "sm80/prepare/prepare.h"
+
+namespace ffpa::sm80 {
+namespace {
+
+Status to_status(cudaError_t error) {
+  if (error == cudaSuccess) return {};
+  return Status::runtime(std::string("CUDA: ") + cudaGetErrorString(error));
+}
+
+// Makes a device current, and the one before again at the end.
+class DeviceGuard {
+ public:
+  explicit DeviceGuard(int device) {
+    error_ = cudaGetDevice(&before_);
+    if (error_ == cudaSuccess && before_ != device) {
+      error_ = cudaSetDevice(device);
+      changed_ = error_ == cudaSuccess;
+    }
+  }
+  ~DeviceGuard() {
+    if (changed_) cudaSetDevice(before_);
+  }
+  DeviceGuard(const DeviceGuard&) = delete;
+  DeviceGuard& operator=(const DeviceGuard&) = delete;
+
+  Status status() const { return to_status(error_); }
+
+ private:
+  cudaError_t error_ = cudaSuccess;
+  int before_ = 0;
+  bool changed_ = false;
+};
+
+// Hands out 256-byte aligned pieces of the workspace. From a null start it only counts.
+class Carver {
+ public:
+  explicit Carver(void* data) : start_(static_cast<char*>(data)) {}
+
+  template <class E>
+  E* take(int64_t count) {
+    const size_t at = used_;
+    used_ += (static_cast<size_t>(count) * sizeof(E) + 255) / 256 * 256;
+    return start_ ? reinterpret_cast<E*>(start_ + at) : nullptr;
+  }
+  size_t used() const { return used_; }
+
+ private:
+  char* start_;
+  size_t used_ = 0;
+};
+
+// Tile prefixes of packed sequences. One array serves all operations of a call in turn.
+int32_t* take_prefix(const Problem& p, Carver* carver) {
+  return p.packed ? carver->take<int32_t>(p.batch + 1) : nullptr;
+}
+float* take_delta(const Problem& p, Carver* carver) {
+  return carver->take<float>(p.heads_q * p.total_q);
+}
+
+using Launch = cudaError_t (*)(const Params&, bool, int64_t, cudaStream_t);
+
+template <class T, Op kOp, int... kShapes>
+Launch launch_of_shape(int shape, std::integer_sequence<int, kShapes...>) {
+  constexpr Launch kLaunches[] = {launch_attention<T, kShapes, kOp>...};
+  return kLaunches[shape];
+}
+
+template <class T>
+Launch launch_of(Op op, int shape) {
+  constexpr auto kShapes = std::make_integer_sequence<int, kTileShapeCount>{};
+  switch (op) {
+    case Op::kForward:
+      return launch_of_shape<T, Op::kForward>(shape, kShapes);
+    case Op::kQueryGradient:
+      return launch_of_shape<T, Op::kQueryGradient>(shape, kShapes);
+    case Op::kKeyGradient:
+      return launch_of_shape<T, Op::kKeyGradient>(shape, kShapes);
+    case Op::kValueGradient:
+      break;
+  }
+  return launch_of_shape<T, Op::kValueGradient>(shape, kShapes);
+}
+
+Status run(const Problem& p, Op op, int32_t* prefix, const float* delta, cudaStream_t stream) {
+  Operation o = make_operation(p, op);
+  if (o.blocks == 0) return {};
+  int block_limit = 0, sm_limit = 0;
+  FFPA_RETURN_IF_ERROR(to_status(cudaDeviceGetAttribute(
+      &block_limit, cudaDevAttrMaxSharedMemoryPerBlockOptin, p.device_index)));
+  FFPA_RETURN_IF_ERROR(to_status(cudaDeviceGetAttribute(
+      &sm_limit, cudaDevAttrMaxSharedMemoryPerMultiprocessor, p.device_index)));
+  FFPA_RETURN_IF_ERROR(plan_operation(block_limit, sm_limit, &o));
+  Params& x = o.params;
+  if (p.packed) {
+    FFPA_RETURN_IF_ERROR(to_status(launch_prefix(x.sequences, owns_queries(op),
+                                                 kTileShapes[o.shape].rows, x.heads_per_tile,
+                                                 prefix, stream)));
+  }
+  x.sequences.prefix = prefix;
+  x.delta = delta;
+  const bool extras = has_extras(x.extras);
+  const Launch launch = p.dtype == DType::kFloat16 ? launch_of<__half>(op, o.shape)
+                                                   : launch_of<__nv_bfloat16>(op, o.shape);
+  return to_status(launch(x, extras, o.blocks, stream));
+}
+
+std::string describe(const char* what, const Problem& p, Op op) {
+  const Operation o = make_operation(p, op);
+  const TileShape& t = kTileShapes[o.shape];
+  std::string text = std::string(what) + std::to_string(t.rows) +
+                     (owns_queries(op) ? " queries x " : " keys x ") + std::to_string(t.block);
+  if (o.params.heads_per_tile > 1) {
+    text += " (rows of " + std::to_string(o.params.heads_per_tile) + " heads)";
+  }
+  return text;
+}
+
+}  // namespace
+
+size_t forward_workspace_bytes(const Problem& p) {
+  Carver carver(nullptr);
+  take_prefix(p, &carver);
+  return carver.used();
+}
+
+size_t backward_workspace_bytes(const Problem& p) {
+  Carver carver(nullptr);
+  take_prefix(p, &carver);
+  take_delta(p, &carver);
+  return carver.used();
+}
+
+Status forward(const Problem& p, Workspace workspace, void* stream) {
+  const DeviceGuard guard(p.device_index);
+  FFPA_RETURN_IF_ERROR(guard.status());
+  Carver carver(workspace.data);
+  int32_t* prefix = take_prefix(p, &carver);
+  return run(p, Op::kForward, prefix, nullptr, static_cast<cudaStream_t>(stream));
+}
+
+Status backward(const Problem& p, Workspace workspace, void* to) {
+  const DeviceGuard guard(p.device_index);
+  FFPA_RETURN_IF_ERROR(guard.status());
+  const auto stream = static_cast<cudaStream_t>(to);
+  Carver carver(workspace.data);
+  int32_t* prefix = take_prefix(p, &carver);
+  float* delta = take_delta(p, &carver);
+  FFPA_RETURN_IF_ERROR(to_status(launch_delta(p, delta, stream)));
+  if (p.dsink) FFPA_RETURN_IF_ERROR(to_status(launch_sink_gradient(p, delta, stream)));
+  if (p.dq.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kQueryGradient, prefix, delta, stream));
+  if (p.dk.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kKeyGradient, prefix, delta, stream));
+  if (p.dv.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kValueGradient, prefix, delta, stream));
+  if (p.dmask.defined()) FFPA_RETURN_IF_ERROR(launch_mask_gradient(p, delta, stream));
+  return {};
+}
+
+std::string describe_forward(const Problem& p) {
+  return describe("mma.sync, tiles of ", p, Op::kForward);
+}
+
+std::string describe_backward(const Problem& p) {
+  return describe("mma.sync, tiles for dq of ", p, Op::kQueryGradient) +
+         describe(", for dk of ", p, Op::kKeyGradient) +
+         describe(", for dv of ", p, Op::kValueGradient);
+}
+
+}  // namespace ffpa::sm80
