@@ -1,279 +1,279 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// Forward: one task per query tile and head, online softmax over key tiles.
+// One task: some query heads of one key/value head, some queries. It walks the key tiles that the
+// queries see and keeps a running softmax.
 #include <algorithm>
 #include <cmath>
+#include <cstring>
 #include <limits>
 
-#include "cpu/amx.h"
 #include "cpu/launch.h"
-#include "cpu/scores.h"
 #include "cpu/threads.h"
 #include "cpu/tile.h"
-#include "cpu/work.h"
-#include "cpu/workspace.h"
 
 namespace ffpa::cpu {
 namespace {
 
-constexpr int kBlockN = 128;  // keys
-constexpr float kNone = -std::numeric_limits<float>::infinity();
-// How far, in powers of two, a later maximum of a row may exceed the one that its sums are scaled
-// by before they are rescaled.
-constexpr float kSlack = 8;
+constexpr float kInfinity = std::numeric_limits<float>::infinity();
+// Rows (queries x heads) of a task. The more, the fewer times keys and values are packed.
+constexpr int kMaxRows = 256;
+// Also the order in which sums are formed, so it depends on nothing.
+constexpr int kKeysPerTile = 256;
+static_assert(kKeysPerTile <= kMaxKeysPerTile);
 
-// Query rows of a tile: more rows use a packed key tile more often, until O leaves the L2 cache.
-int block_m(const Problem& p) { return p.head_dim_v <= 512 ? 256 : 128; }
-
-template <class E>
-struct Buffers {
-  E *query, *source, *keys, *values, *probs;
-  float *scores, *out, *factor;
-  float *row_max, *row_sum;
-  uint8_t* hidden;
-
-  Buffers(const Problem& p, int rows, Carver& c) {
-    const int d = static_cast<int>(p.head_dim_qk), dv = static_cast<int>(p.head_dim_v);
-    query = c.take<E>(int64_t{padded_rows<E>(rows)} * padded_depth<E>(d));
-    source = c.take<E>(int64_t{kBlockN} * std::max(d, dv));
-    keys = c.take<E>(int64_t{kBlockN} * padded_depth<E>(d));
-    values = c.take<E>(int64_t{padded_depth<E>(kBlockN)} * padded_columns(dv));
-    probs = c.take<E>(int64_t{padded_rows<E>(rows)} * kBlockN);
-    scores = c.take<float>(int64_t{padded_rows<E>(rows)} * kBlockN);
-    out = c.take<float>(int64_t{padded_rows<E>(rows)} * sums_stride(dv));
-    factor = c.take<float>(kBlockN);
-    row_max = c.take<float>(rows);
-    row_sum = c.take<float>(rows);
-    hidden = c.take<uint8_t>(kBlockN);
-  }
+struct Task {
+  int64_t batch;
+  int32_t head;  // the first of heads_per_task
+  int32_t query;
+  int32_t key_tiles;
 };
 
-template <class E>
-class ForwardTile {
- public:
-  ForwardTile(const Problem& p, const Buffers<E>& buffers, int64_t batch, int64_t head)
-      : p_(p),
-        b_(buffers),
-        sequence_(p.sequence(batch)),
-        scores_(p, sequence_, batch, head),
-        batch_(batch),
-        head_(head),
-        d_(static_cast<int>(p.head_dim_qk)),
-        dv_(static_cast<int>(p.head_dim_v)),
-        out_ld_(sums_stride(dv_)) {}
+struct Plan {
+  int heads_per_task, queries_per_task;
+  int max_keys;  // of a tile of this problem
+  int workers;
+  int64_t max_tasks;
+};
 
-  // Rows [first, first + block) of the sequence, as far as it goes.
-  void run(int32_t first, int block) {
-    first_ = first;
-    const int rows = std::min(block, sequence_.rows_q - first);
-    m_ = std::clamp(sequence_.len_q - first, 0, rows);
-    if (m_ > 0) {
-      visit_keys(block);
-      // NaN or infinite values that a row does not see may have come in as 0 * NaN: once more, with
-      // such values selected away.
-      if (!out_is_finite()) {
-        careful_ = true;
-        visit_keys(block);
+Plan make_plan(const Problem& p) {
+  Plan plan;
+  const int seqlen_q = static_cast<int>(std::clamp<int64_t>(p.seqlen_q, 1, kMaxRows));
+  const int heads = std::clamp(kMaxRows / seqlen_q, 16, kMaxRows);
+  plan.heads_per_task = static_cast<int>(std::min<int64_t>(p.group(), heads));
+  const int queries = kMaxRows / plan.heads_per_task;
+  plan.queries_per_task = std::min(queries >= 16 ? queries / 16 * 16 : queries, seqlen_q);
+  plan.max_keys = static_cast<int>(std::clamp<int64_t>(p.seqlen_k, 1, kKeysPerTile));
+  const int64_t tiles = p.packed ? p.total_q / plan.queries_per_task + p.batch
+                                 : p.batch * ((p.seqlen_q + plan.queries_per_task - 1) /
+                                              plan.queries_per_task);
+  const int64_t chunks = (p.group() + plan.heads_per_task - 1) / plan.heads_per_task;
+  plan.max_tasks = tiles * p.heads_kv * chunks;
+  const double flops = 2.0 * static_cast<double>(p.total_q) * static_cast<double>(p.heads_q) *
+                       static_cast<double>(p.seqlen_k) *
+                       static_cast<double>(p.head_dim_qk + p.head_dim_v);
+  plan.workers = worker_count(p, flops);
+  return plan;
+}
+
+// Longest first, so that no long task is the last one.
+int64_t list_tasks(const Problem& p, const Plan& plan, Task* tasks) {
+  int64_t count = 0;
+  for (int64_t b = 0; b < p.batch; ++b) {
+    const Sequence s = p.sequence(b);
+    for (int32_t query = 0; query < s.rows_q; query += plan.queries_per_task) {
+      const TileRange tiles =
+          key_tiles(p.visibility(s), query, plan.queries_per_task, kKeysPerTile);
+      for (int64_t kv = 0; kv < p.heads_kv; ++kv) {
+        for (int64_t g = 0; g < p.group(); g += plan.heads_per_task) {
+          const auto head = static_cast<int32_t>(kv * p.group() + g);
+          tasks[count++] = {b, head, query, tiles.count()};
+        }
       }
     }
-    for (int r = 0; r < m_; ++r) finish_row(r);
-    for (int r = m_; r < rows; ++r) store_empty(r);  // behind seqused; reuses row 0 of the sums
+  }
+  std::sort(tasks, tasks + count, [](const Task& x, const Task& y) {
+    if (x.key_tiles != y.key_tiles) return x.key_tiles > y.key_tiles;
+    if (x.batch != y.batch) return x.batch < y.batch;
+    return x.head != y.head ? x.head < y.head : x.query < y.query;
+  });
+  return count;
+}
+
+class Worker {
+ public:
+  Worker(const Problem& p, const Plan& plan, Arena& arena)
+      : p_(p), plan_(plan), matmul_(matmul_kernels(p.dtype)), rows_(row_kernels()) {
+    const int m = plan.heads_per_task * plan.queries_per_task, n = plan.max_keys;
+    const int d = static_cast<int>(p.head_dim_qk), dv = static_cast<int>(p.head_dim_v);
+    q_panel_ = arena.take<char>(matmul_.panel_bytes(m, d));
+    k_panel_ = arena.take<char>(matmul_.panel_bytes(n, d));
+    v_panel_ = arena.take<char>(matmul_.panel_bytes(dv, n));
+    p_panel_ = arena.take<char>(matmul_.panel_bytes(m, n));
+    scores_ = FloatTile::take(arena, m, n);
+    sums_ = FloatTile::take(arena, m, dv);
+    q_rows_ = TileRows::take(arena, m);
+    p_rows_ = TileRows::take(arena, m);
+    k_rows_ = TileRows::take(arena, n);
+    v_rows_ = TileRows::take(arena, n);
+    band_ = TileBand::take(arena, m, n);
+    row_max_ = arena.take<float>(m);
+    row_sum_ = arena.take<float>(m);
+    correction_ = arena.take<float>(m);
+  }
+
+  void run(const Task& task) {
+    s_ = p_.sequence(task.batch);
+    batch_ = task.batch;
+    kv_head_ = p_.kv_head(task.head);
+    head_ = task.head;
+    heads_ = static_cast<int>(
+        std::min<int64_t>(plan_.heads_per_task, (kv_head_ + 1) * p_.group() - head_));
+    query_ = task.query;
+    const int32_t end = std::min(query_ + plan_.queries_per_task, s_.rows_q);
+    queries_ = std::clamp(s_.len_q - query_, 0, end - query_);
+    write_empty(queries_, end - query_);
+    if (queries_ == 0) return;
+
+    const TileRange tiles = key_tiles(p_.visibility(s_), query_, queries_, kKeysPerTile);
+    if (tiles.count() == 0) {
+      write_empty(0, queries_);
+      return;
+    }
+    pack_queries();
+    std::fill(row_max_, row_max_ + rows_in_use(), -kInfinity);
+    std::fill(row_sum_, row_sum_ + rows_in_use(), 0.f);
+    for (int32_t t = tiles.begin; t < tiles.end; ++t) {
+      add_key_tile(t * kKeysPerTile, tiles.full(t), t > tiles.begin);
+    }
+    write_results();
   }
 
  private:
-  bool out_is_finite() const {
-    for (int r = 0; r < m_; ++r) {
-      if (has_non_finite(dv_, b_.out + int64_t{r} * out_ld_)) return false;
+  int rows_in_use() const { return heads_ * queries_; }
+  int head_dim() const { return static_cast<int>(p_.head_dim_qk); }
+  int head_dim_v() const { return static_cast<int>(p_.head_dim_v); }
+  // Row h * queries_ + i of every tile is query i of head h.
+  int64_t q_row(int i) const { return s_.q_begin + query_ + i; }
+
+  void pack_queries() {
+    q_rows_.begin(p_.dtype, head_dim());
+    for (int h = 0; h < heads_; ++h) {
+      for (int i = 0; i < queries_; ++i) q_rows_.append(row_at(p_.q, head_ + h, q_row(i)));
     }
-    return true;
+    if (matmul_.finite_only) q_rows_.find_loose(rows_);
+    matmul_.pack(Side::kLeft, RowsAlong::kKept, q_rows_.all(), q_panel_);
   }
 
-  void visit_keys(int block) {
-    std::fill_n(b_.row_max, m_, kNone);
-    std::fill_n(b_.row_sum, m_, 0.f);
-    std::fill_n(b_.out, int64_t{padded_rows<E>(m_)} * out_ld_, 0.f);
-    const int64_t row = sequence_.q_begin + first_;
-    query_ = stage_left<E>(rows_of(p_.q, p_.dtype, batch_, head_, row, m_, d_), b_.query);
-    const TileRange tiles = key_tiles(scores_.visibility(), first_, block, kBlockN);
-    for (int32_t t = tiles.begin; t < tiles.end; ++t) visit(t * kBlockN, tiles.full(t));
+  void add_key_tile(int32_t key, bool full, bool later) {
+    const int keys = std::min(kKeysPerTile, s_.len_k - key);
+    band_.set(p_.visibility(s_), query_, heads_, queries_, key, keys);
+    compute_scores(key, keys);
+    for (int h = 0; h < heads_; ++h) {
+      const int first = h * queries_;
+      const ScoreRules rules = score_rules(p_, batch_, head_ + h, s_);
+      rows_.softmax(rules,
+                    {scores_.row(first), scores_.stride, query_, key, queries_, keys, full},
+                    row_max_ + first, row_sum_ + first, correction_ + first);
+    }
+    if (later) {
+      for (int r = 0; r < rows_in_use(); ++r) {
+        if (correction_[r] != 1) rows_.scale(sums_.row(r), head_dim_v(), correction_[r]);
+      }
+    }
+    add_values(key, keys, later);
   }
 
-  Matrix keys_of(const Rows& rows, int32_t j0, int n, int columns) const {
-    return rows_of(rows, p_.dtype, batch_, p_.kv_head(head_), sequence_.k_begin + j0, n, columns);
+  void compute_scores(int32_t key, int keys) {
+    k_rows_.begin(p_.dtype, head_dim());
+    for (int j = 0; j < keys; ++j) k_rows_.append(row_at(p_.k, kv_head_, s_.k_begin + key + j));
+    matmul_.pack(Side::kRight, RowsAlong::kKept, k_rows_.all(), k_panel_);
+    matmul_.multiply(rows_in_use(), keys, head_dim(), q_panel_, k_panel_, scores_.data,
+                     scores_.stride, false, band_.scores());
+    if (matmul_.finite_only) {
+      k_rows_.find_loose(rows_);
+      redo_loose_products(rows_, q_rows_, k_rows_, scores_);
+    }
   }
 
-  void visit(int32_t j0, bool full) {
-    const int n = std::min(kBlockN, sequence_.len_k - j0);
-    // Rows of the tile that see any of these keys, in whole groups of 16: a product of 16-bit
-    // operands adds to all rows of a group.
-    const Visibility& v = scores_.visibility();
-    const int seen = std::clamp(visible_queries(v, j0).begin - first_, 0, m_) / 16 * 16;
-    const int last = std::clamp(visible_queries(v, j0 + n - 1).end - first_, 0, m_);
-    if (seen >= last) return;
-    const int end = std::min(round_up(last, 16), m_);
-
-    const Staged<E> keys = stage_right<E>(keys_of(p_.k, j0, n, d_), b_.source);
-    pack_as_transposed(keys, n, d_, b_.keys);
-    multiply(end - seen, n, d_, query_.data + seen * query_.ld, query_.ld, b_.keys,
-             b_.scores + int64_t{seen} * kBlockN, kBlockN, false);
-    for (int r = seen; r < end; ++r) softmax_row(r, j0, n, full);
-
-    const Staged<E> values = stage_right<E>(keys_of(p_.v, j0, n, dv_), b_.source);
-    pack_as_is(values, n, dv_, b_.values);
-    if (careful_) hide_unseen_values(seen, end, n);
-    const int lda = left_stride(n);
-    multiply(end - seen, dv_, n, b_.probs + int64_t{seen} * lda, lda, b_.values,
-             b_.out + int64_t{seen} * out_ld_, out_ld_, true);
+  void add_values(int32_t key, int keys, bool later) {
+    p_rows_.begin(DType::kFloat32, keys);
+    p_rows_.append(scores_, rows_in_use());
+    matmul_.pack(Side::kLeft, RowsAlong::kKept, p_rows_.all(), p_panel_);
+    v_rows_.begin(p_.dtype, head_dim_v());
+    for (int j = 0; j < keys; ++j) v_rows_.append(row_at(p_.v, kv_head_, s_.k_begin + key + j));
+    v_rows_.find_loose(rows_);
+    matmul_.pack(Side::kRight, RowsAlong::kSummed, v_rows_.terms(), v_panel_);
+    matmul_.multiply(rows_in_use(), head_dim_v(), keys, p_panel_, v_panel_, sums_.data,
+                     sums_.stride, later, band_.over_keys());
+    add_loose_terms(
+        rows_, v_rows_, rows_in_use(), [&](int r, int j) { return scores_.row(r)[j]; }, sums_);
   }
 
-  // Columns of a row of scores that are computed, and row stride of P.
-  static int padded(int n) { return round_up(n, 32); }
-  static int left_stride(int n) { return std::is_same_v<E, float> ? kBlockN : padded(n); }
+  void write_results() {
+    for (int h = 0; h < heads_; ++h) {
+      const float* sink = p_.sink ? p_.sink + (head_ + h) * p_.sink_stride : nullptr;
+      for (int i = 0; i < queries_; ++i) write_row(h, i, sink);
+    }
+  }
 
-  void softmax_row(int r, int32_t j0, int n, bool full) {
-    float* s = b_.scores + int64_t{r} * kBlockN;
-    E* probs = left_row(b_.probs, r, left_stride(n));
-    const float scale = scores_.exponent_scale();
-    const float most = scores_.finish_row(first_ + r, j0, n, padded(n), full, s, nullptr);
-    if (most == kNone && !has_nan(padded(n), s)) {
-      clear_left_row(padded(n), probs);
-      if (careful_) std::fill_n(s, padded(n), 0.f);
+  void write_row(int h, int i, const float* sink) {
+    const int r = h * queries_ + i;
+    float largest = row_max_[r], sum = row_sum_[r], factor = 1;
+    if (sum == 0) {  // no visible key
+      write_empty_row(h, i);
       return;
     }
-    const float before = b_.row_max[r];
-    if (before == kNone || (most - before) * scale > kSlack) raise_max(r, most, scale);
-    const float shift = b_.row_max[r] == kNone ? 0 : b_.row_max[r];
-    if (!careful_ && !scores_.has_dropout()) {
-      b_.row_sum[r] += exp2_row(padded(n), scale, shift, s, probs);
-      return;
+    if (sink) {
+      const float with_sink = std::max(largest, *sink);
+      factor = std::exp(largest - with_sink);
+      sum = sum * factor + std::exp(*sink - with_sink);
+      largest = with_sink;
     }
-    b_.row_sum[r] += exp2_row(padded(n), scale, shift, s, s);
-    if (scores_.has_dropout()) {
-      scores_.dropout_row(first_ + r, j0, padded(n), b_.factor);
-      for (int c = 0; c < padded(n); ++c) s[c] *= b_.factor[c];
+    rows_.store(sums_.row(r), head_dim_v(), factor / sum, p_.dtype,
+                row_at(p_.out, head_ + h, q_row(i)));
+    if (p_.lse.defined()) p_.lse.at(batch_, head_ + h, q_row(i)) = largest + std::log(sum);
+  }
+
+  void write_empty_row(int h, int i) {
+    std::memset(row_at(p_.out, head_ + h, q_row(i)), 0, head_dim_v() * dtype_bytes(p_.dtype));
+    if (p_.lse.defined()) p_.lse.at(batch_, head_ + h, q_row(i)) = -kInfinity;
+  }
+  void write_empty(int begin, int end) {
+    for (int h = 0; h < heads_; ++h) {
+      for (int i = begin; i < end; ++i) write_empty_row(h, i);
     }
-    write_left_row(padded(n), s, probs);
   }
 
-  void raise_max(int r, float most, float scale) {
-    const float rescale = std::exp2((b_.row_max[r] - most) * scale);  // 0 for a row's first keys
-    if (b_.row_max[r] != kNone) multiply_row(dv_, rescale, b_.out + int64_t{r} * out_ld_);
-    b_.row_sum[r] *= rescale;
-    b_.row_max[r] = most;
-  }
-
-  // A maximum of -inf hides NaN scores: then the row is not empty but NaN.
-  static bool has_nan(int n, const float* s) {
-    return std::any_of(s, s + n, [](float x) { return std::isnan(x); });
-  }
-
-  // Selects away the values that no row of the tile sees. b_.scores holds P.
-  void hide_unseen_values(int begin, int end, int n) {
-    std::fill_n(b_.hidden, n, uint8_t{1});
-    for (int r = begin; r < end; ++r) {
-      for (int c = 0; c < n; ++c) b_.hidden[c] &= b_.scores[int64_t{r} * kBlockN + c] == 0;
-    }
-    zero_packed_rows(n, dv_, b_.hidden, b_.values);
-  }
-
-  void store_empty(int r) {
-    std::fill_n(b_.out, dv_, 0.f);
-    store(r, b_.out, kNone);
-  }
-
-  void finish_row(int r) {
-    float* o = b_.out + int64_t{r} * out_ld_;
-    double most = static_cast<double>(b_.row_max[r]) * scores_.score_scale();
-    double sum = b_.row_sum[r], weight = 1;
-    if (sum == 0) return store_row_without_keys(r, o);
-    if (p_.sink) {
-      const double sink = p_.sink[head_ * p_.sink_stride], now = std::max(most, sink);
-      weight = std::exp(most - now);
-      sum = sum * weight + std::exp(sink - now);
-      most = now;
-    }
-    multiply_row(dv_, static_cast<float>(weight / sum), o);
-    store(r, o, static_cast<float>(most + std::log(sum)));
-  }
-
-  void store_row_without_keys(int r, float* o) {
-    std::fill_n(o, dv_, 0.f);
-    store(r, o, kNone);
-  }
-
-  void store(int r, const float* o, float lse) {
-    const int64_t row = sequence_.q_begin + first_ + r;
-    const Matrix to = rows_of(p_.out, p_.dtype, batch_, head_, row, 1, dv_);
-    cpu::store_row(dv_, o, p_.dtype, const_cast<char*>(to.data));
-    if (p_.lse.defined()) p_.lse.at(batch_, head_, row) = lse;
+  void* row_at(const Rows& rows, int64_t head, int64_t row) const {
+    return element_row(rows, p_.dtype, batch_, head, row);
   }
 
   const Problem& p_;
-  const Buffers<E>& b_;
-  const Sequence sequence_;
-  const Scores scores_;
-  const int64_t batch_, head_;
-  const int d_, dv_, out_ld_;
-  int32_t first_ = 0;
-  int m_ = 0;
-  bool careful_ = false;
-  Staged<E> query_{};
+  const Plan& plan_;
+  const MatmulKernels& matmul_;
+  const RowKernels& rows_;
+  char *q_panel_, *k_panel_, *v_panel_, *p_panel_;
+  FloatTile scores_, sums_;  // [rows][keys], [rows][head_dim_v]
+  TileRows q_rows_, p_rows_, k_rows_, v_rows_;
+  TileBand band_;
+  float *row_max_, *row_sum_, *correction_;
+
+  // Of the task at hand.
+  Sequence s_;
+  int64_t batch_ = 0, kv_head_ = 0, head_ = 0;
+  int heads_ = 0, queries_ = 0;
+  int32_t query_ = 0;
 };
-
-struct Layout {
-  int threads;
-  int64_t max_tiles;
-  size_t list_bytes, slot_bytes;
-};
-
-template <class E>
-Layout layout(const Problem& p) {
-  Layout l;
-  l.max_tiles = max_work_tiles(p, TileOf::kQueries, block_m(p));
-  l.threads = static_cast<int>(std::min<int64_t>(thread_count(p), l.max_tiles * p.heads_q));
-  Carver list(nullptr), slot(nullptr);
-  list.take<WorkTile>(l.max_tiles);
-  Buffers<E>(p, block_m(p), slot);
-  l.list_bytes = list.used();
-  l.slot_bytes = slot.used();
-  return l;
-}
-
-template <class E>
-void run(const Problem& p, Workspace workspace) {
-  const Layout l = layout<E>(p);
-  auto* tiles = static_cast<WorkTile*>(workspace.data);
-  char* slots = static_cast<char*>(workspace.data) + l.list_bytes;
-  const int64_t count = list_work_tiles(p, TileOf::kQueries, block_m(p), kBlockN, tiles);
-  run_tasks(l.threads, count * p.heads_q, [&](int64_t i, int slot) {
-    Carver carver(slots + slot * l.slot_bytes);
-    const Buffers<E> buffers(p, block_m(p), carver);
-    const WorkTile& tile = tiles[i / p.heads_q];
-    ForwardTile<E>(p, buffers, tile.batch, i % p.heads_q).run(tile.first, block_m(p));
-    release_matrix_unit<E>();
-  });
-}
 
 }  // namespace
 
 size_t forward_workspace_bytes(const Problem& p) {
-  const Layout l = uses_amx(p) ? layout<Bits16>(p) : layout<float>(p);
-  return l.list_bytes + l.threads * l.slot_bytes;
+  const Plan plan = make_plan(p);
+  Arena arena;
+  arena.take<Task>(plan.max_tasks);
+  for (int w = 0; w < plan.workers; ++w) Worker(p, plan, arena);
+  return arena.used();
 }
 
 Status forward(const Problem& p, Workspace workspace, void*) {
-  if (uses_amx(p)) {
-    run<Bits16>(p, workspace);
-  } else {
-    run<float>(p, workspace);
-  }
+  const Plan plan = make_plan(p);
+  Arena arena(workspace.data);
+  Task* tasks = arena.take<Task>(plan.max_tasks);
+  std::vector<Worker> workers;
+  workers.reserve(plan.workers);
+  for (int w = 0; w < plan.workers; ++w) workers.emplace_back(p, plan, arena);
+  const int64_t count = list_tasks(p, plan, tasks);
+  run_tasks(plan.workers, count, [&](int worker, int64_t t) { workers[worker].run(tasks[t]); });
   return {};
 }
 
 std::string describe_forward(const Problem& p) {
-  return describe_engine(p) + ", tiles of " + std::to_string(block_m(p)) + " queries x " +
-         std::to_string(kBlockN) + " keys";
+  const Plan plan = make_plan(p);
+  return describe(p, plan.workers,
+                  std::to_string(plan.heads_per_task * plan.queries_per_task) + " rows (" +
+                      std::to_string(plan.heads_per_task) + " heads) x " +
+                      std::to_string(plan.max_keys) + " keys");
 }
 
 }  // namespace ffpa::cpu

@@ -2,24 +2,46 @@
 // Copyright 2026 the ffpa authors
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <system_error>
+#include <thread>
+#include <vector>
 
 #include "core/problem.h"
 
 namespace ffpa::cpu {
 
-// Threads that a call may use: its num_threads, or one per core.
-int thread_count(const Problem& p);
+// Threads that a call of about `flops` operations is worth: one more per 10 million, since to
+// start a thread costs about as much as to compute them.
+inline int worker_count(const Problem& p, double flops) {
+  constexpr double kFlopsPerThread = 1e7;
+  const int hardware = static_cast<int>(std::thread::hardware_concurrency());
+  const int allowed = p.num_threads > 0 ? p.num_threads : (hardware > 0 ? hardware : 1);
+  const double useful = 1 + flops / kFlopsPerThread;
+  return useful < allowed ? static_cast<int>(useful) : allowed;
+}
 
-// Calls `task(context, i, slot)` for every i in [0, count), in rising order of their start, from at
-// most `threads` threads. Calls with the same slot (< threads) never overlap.
-void run_tasks(int threads, int64_t count, void* context,
-               void (*task)(void* context, int64_t i, int slot));
-
-template <class Task>
-void run_tasks(int threads, int64_t count, Task task) {
-  run_tasks(threads, count, &task,
-            [](void* context, int64_t i, int slot) { (*static_cast<Task*>(context))(i, slot); });
+// run(worker, task) for every task. Workers take the tasks in ascending order, so a task may wait
+// for earlier ones, never for later ones.
+template <class F>
+void run_tasks(int workers, int64_t tasks, const F& run) {
+  std::atomic<int64_t> next{0};
+  const auto work = [&](int worker) {
+    for (int64_t task; (task = next.fetch_add(1, std::memory_order_relaxed)) < tasks;) {
+      run(worker, task);
+    }
+  };
+  std::vector<std::thread> threads;
+  if (workers > tasks) workers = tasks > 1 ? static_cast<int>(tasks) : 1;
+  threads.reserve(workers - 1);
+  try {
+    for (int worker = 1; worker < workers; ++worker) threads.emplace_back(work, worker);
+  } catch (const std::system_error&) {
+    // No more threads to be had: those that there are do the work.
+  }
+  work(0);
+  for (std::thread& thread : threads) thread.join();
 }
 
 }  // namespace ffpa::cpu

@@ -1,104 +1,127 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// Operands of the tiles' matrix products C = A B. E is the type they are computed in: float, or
-// Bits16 (bfloat16 on AMX, float32 accumulation).
+// What forward and backward share: scratch memory, and tiles as lists of rows.
 #pragma once
 
 #include <cstddef>
 #include <cstdint>
 #include <string>
-#include <type_traits>
 
 #include "core/problem.h"
-#include "cpu/simd.h"
+#include "cpu/matmul.h"
+#include "cpu/row_kernels.h"
 
 namespace ffpa::cpu {
 
-constexpr int round_up(int x, int step) { return (x + step - 1) / step * step; }
+inline constexpr int64_t kAlignment = 64;
 
-// Rows that A and C must have in memory; depth (K) that both operands must have.
-template <class E>
-constexpr int padded_rows(int m) {
-  return std::is_same_v<E, float> ? m : round_up(m, 16);
-}
-template <class E>
-constexpr int padded_depth(int k) {
-  return std::is_same_v<E, float> ? k : round_up(k, 32);
-}
-constexpr int padded_columns(int n) { return round_up(n, kPackColumns); }
-// Row stride of a C of `n` columns. Not a power of two: rows would share cache sets.
-constexpr int sums_stride(int64_t n) { return padded_columns(static_cast<int>(n)) + 16; }
+// Hands out pieces of the workspace; without memory, only measures them.
+class Arena {
+ public:
+  explicit Arena(void* base = nullptr) : base_(static_cast<char*>(base)) {}
 
-// Rows of a tensor: [rows, columns] of `dtype`, ld elements apart.
-struct Matrix {
-  const char* data;
-  DType dtype;
-  int64_t ld;
-  int rows, columns;
+  template <class T>
+  T* take(int64_t count) {
+    char* at = base_ ? base_ + used_ : nullptr;
+    used_ += (count * static_cast<int64_t>(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
+    return reinterpret_cast<T*>(at);
+  }
+  size_t used() const { return static_cast<size_t>(used_); }
+
+ private:
+  char* base_;
+  int64_t used_ = 0;
 };
 
-// The same as E.
-template <class E>
-struct Staged {
-  const E* data;
-  int64_t ld;
+inline void* element_row(const Rows& rows, DType dtype, int64_t batch, int64_t head, int64_t row) {
+  const int64_t offset =
+      batch * rows.batch_stride + head * rows.head_stride + row * rows.row_stride;
+  return rows.data + offset * dtype_bytes(dtype);
+}
+
+// "avx512, bf16 tiles, 2 threads, <tiles>".
+std::string describe(const Problem& p, int workers, const std::string& tiles);
+
+constexpr int round_up(int n, int unit) { return (n + unit - 1) / unit * unit; }
+// Row length of a float32 tile: whole vectors, and no power of two, which would put the rows of a
+// column into one set of the cache.
+constexpr int padded_stride(int columns) { return round_up(columns, kColumnRound) + 16; }
+
+// A float32 tile that products write.
+struct FloatTile {
+  float* data = nullptr;
+  int64_t stride = 0;
+
+  float* row(int64_t r) const { return data + r * stride; }
+  static FloatTile take(Arena& arena, int rows, int columns) {
+    const int64_t stride = padded_stride(columns);
+    return {arena.take<float>(round_up(rows, kRowRound) * stride), stride};
+  }
 };
 
-// As A: rows ld apart; for Bits16 in panels, ld = depth, so that row r (a multiple of 16) is at
-// data + r * ld. `buffer` holds padded_rows * padded_depth.
-template <class E>
-Staged<E> stage_left(const Matrix& m, E* buffer);
-// As the source of a pack_...: rows ld apart, in place where layout and dtype allow. `buffer` holds
-// rows * columns.
-template <class E>
-Staged<E> stage_right(const Matrix& m, E* buffer);
-template <class E>
-bool all_finite(const Staged<E>& m, int rows, int columns);
+// Rows of a tile as pointers, and those of them that hold infinities or NaN. Where such a row is
+// one of the terms that a product sums up, 0 * NaN would reach results that must not see it: `terms`
+// leaves them out, and `add_loose_terms` adds them where their factor is not 0.
+class TileRows {
+ public:
+  static TileRows take(Arena& arena, int max_rows);
 
-// B = M^T: [K = columns, N = rows]. `to` holds padded_columns(rows) * padded_depth(columns).
-template <class E>
-void pack_as_transposed(const Staged<E>& m, int rows, int columns, E* to);
-// B = M: [K = rows, N = columns]. `to` holds padded_depth(rows) * padded_columns(columns).
-template <class E>
-void pack_as_is(const Staged<E>& m, int rows, int columns, E* to);
-// Zeroes the rows k of such a B where hidden[k].
-template <class E>
-void zero_packed_rows(int rows, int columns, const uint8_t* hidden, E* packed);
+  void begin(DType dtype, int columns);
+  void append(const void* row) { all_[count_++] = row; }
+  void append(const FloatTile& tile, int rows);
+  // Once all rows are in; reads them.
+  void find_loose(const RowKernels& kernels);
 
-// C [m, n] (+)= A [m, k] B [k, n]. A as stage_left leaves it; C's row stride ldc is at least
-// padded_columns(n).
-template <class E>
-void multiply(int m, int n, int k, const E* a, int64_t lda, const E* b, float* c, int64_t ldc,
-              bool accumulate);
+  int count() const { return count_; }
+  int columns() const { return columns_; }
+  DType dtype() const { return dtype_; }
+  const void* row(int r) const { return all_[r]; }
+  RowSet all() const { return {all_, count_, columns_, dtype_}; }
+  RowSet terms() const { return {loose_count_ ? terms_ : all_, count_, columns_, dtype_}; }
+  int loose_count() const { return loose_count_; }
+  int loose(int i) const { return loose_[i]; }
 
-// Row r of an A of this depth, and what lies there: `padded` columns from floats, or zeros.
-inline float* left_row(float* a, int r, int depth) { return a + int64_t{r} * depth; }
-inline Bits16* left_row(Bits16* a, int r, int depth) {
-  return a + int64_t{r / kPanelRows * kPanelRows} * depth + r % kPanelRows * kPanelColumns;
+ private:
+  const void** all_ = nullptr;
+  const void** terms_ = nullptr;
+  int32_t* loose_ = nullptr;
+  int count_ = 0, columns_ = 0, loose_count_ = 0;
+  DType dtype_ = DType::kOther;
+};
+
+// C[m] += factor(m, r) * row r, over the loose rows of `terms`.
+template <class F>
+void add_loose_terms(const RowKernels& kernels, const TileRows& terms, int m, const F& factor,
+                     const FloatTile& c) {
+  for (int i = 0; i < terms.loose_count(); ++i) {
+    const int r = terms.loose(i);
+    for (int row = 0; row < m; ++row) {
+      const float f = factor(row, r);
+      if (f == 0) continue;
+      kernels.add_scaled(f, terms.row(r), terms.dtype(), terms.columns(), c.row(row));
+    }
+  }
 }
-void write_left_row(int padded, const float* from, float* row);
-void write_left_row(int padded, const float* from, Bits16* row);
-void clear_left_row(int padded, float* row);
-void clear_left_row(int padded, Bits16* row);
 
-// Are the call's products computed in bfloat16 on AMX?
-bool uses_amx(const Problem& p);
-// Hands the matrix unit back at the end of a task.
-template <class E>
-void release_matrix_unit();
-// Instruction set, product type and threads, for people.
-std::string describe_engine(const Problem& p);
+// Which keys the rows of a tile see, and which rows see its keys. Row h * queries + i is query
+// `query` + i of head h.
+class TileBand {
+ public:
+  static TileBand take(Arena& arena, int max_rows, int max_keys);
+  void set(const Visibility& visible, int32_t query, int heads, int queries, int32_t key, int keys);
+  // Of products [rows][keys]; of sums over keys [rows][..]; of sums over rows [keys][..].
+  Band scores() const { return {by_row_, nullptr}; }
+  Band over_keys() const { return {nullptr, by_row_}; }
+  Band over_rows() const { return {nullptr, by_key_}; }
 
-// float row -> a tensor's dtype, and back.
-void store_row(int n, const float* from, DType dtype, void* to);
-void load_row(int n, DType dtype, const void* from, float* to);
+ private:
+  Range* by_row_ = nullptr;
+  Range* by_key_ = nullptr;
+};
 
-inline Matrix rows_of(const Rows& r, DType dtype, int64_t batch, int64_t head, int64_t row,
-                      int rows, int64_t columns) {
-  const int64_t offset = batch * r.batch_stride + head * r.head_stride + row * r.row_stride;
-  return {r.data + offset * dtype_bytes(dtype), dtype, r.row_stride, rows,
-          static_cast<int>(columns)};
-}
+// Products <left, right> again, exactly, where one of the two rows is loose.
+void redo_loose_products(const RowKernels& kernels, const TileRows& left, const TileRows& right,
+                         const FloatTile& products);
 
 }  // namespace ffpa::cpu
