@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 the ffpa authors
+"""What the public functions were asked for, in one form for every kind of array."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+
+def _pair(window_size: Any) -> tuple[int, int]:
+    if window_size is None:
+        return -1, -1
+    if isinstance(window_size, (tuple, list)) and len(window_size) == 2:
+        left, right = window_size
+        if type(left) is bool or type(right) is bool:
+            raise TypeError(f"window_size: expected two integers, got {window_size!r}")
+        return left, right
+    raise TypeError(f"window_size: expected a pair (left, right), got {window_size!r}")
+
+
+@dataclass(slots=True)
+class Call:
+    """One call. Tensors are still what the caller gave."""
+
+    q: Any
+    k: Any
+    v: Any
+    packed: bool
+    cu_seqlens_q: Any
+    cu_seqlens_k: Any
+    max_seqlen_q: Any
+    max_seqlen_k: Any
+    attn_mask: Any
+    dropout_p: float
+    causal: bool
+    softmax_scale: float | None
+    enable_gqa: bool | None
+    window_size: Any
+    softcap: float | None
+    sink: Any
+    alibi_slopes: Any
+    seqused_q: Any
+    seqused_k: Any
+    return_lse: bool
+    deterministic: bool
+    workspace_limit: int | None
+    forward_backend: str
+    backward_backend: str
+    nhd: bool
+
+    @property
+    def options(self) -> tuple[Any, ...]:
+        """softmax_scale .. workspace_limit, as the operators take them."""
+        scale = None if self.softmax_scale is None else float(self.softmax_scale)
+        limit = -1 if self.workspace_limit is None else self.workspace_limit
+        softcap = 0.0 if self.softcap is None else float(self.softcap)
+        return (
+            scale,
+            bool(self.causal),
+            *_pair(self.window_size),
+            softcap,
+            float(self.dropout_p),
+            bool(self.deterministic),
+            limit,
+        )
+
+    def check_heads(self, q: Any, k: Any) -> None:
+        """`enable_gqa=False` insists on as many key heads as query heads; None takes any."""
+        if self.enable_gqa is None or self.enable_gqa or len(q.shape) < 3 or len(k.shape) < 3:
+            return
+        if q.shape[1] != k.shape[1]:
+            raise ValueError(
+                f"enable_gqa: expected True for {q.shape[1]} query heads on {k.shape[1]} key "
+                "heads, got False"
+            )

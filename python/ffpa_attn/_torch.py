@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 the ffpa authors
+"""From the arguments of the public functions to the operators, for torch tensors."""
+
+from __future__ import annotations
+
+import logging
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from . import _library
+from ._arguments import Call
+from ._ops import _native
+
+logger = logging.getLogger("ffpa_attn")
+
+
+def _tensor(name: str, t: Any) -> Tensor:
+    if not isinstance(t, Tensor):
+        raise TypeError(f"{name}: expected a torch tensor, as q, got {type(t).__name__}")
+    return t
+
+
+def _rows(name: str, t: Tensor) -> Tensor:
+    """`t` with a unit last stride: a copy where it has another one."""
+    if t.dim() == 0 or t.stride(-1) == 1 or t.shape[-1] <= 1:
+        return t
+    if not torch.compiler.is_compiling():
+        logger.debug("%s: copied, since its last stride is %d", name, t.stride(-1))
+    return t.contiguous()
+
+
+def _int_vector(name: str, t: Any, q: Tensor) -> Tensor:
+    """int32, contiguous, on q's device: converted where it is int64, strided or on the CPU."""
+    t = _tensor(name, t)
+    if t.dtype is not torch.int32:
+        if t.dtype is not torch.int64:
+            raise TypeError(f"{name}: expected dtype int32 or int64, got {str(t.dtype)[6:]}")
+        t = t.to(torch.int32)
+    if t.device != q.device and t.device.type == "cpu":
+        t = t.to(q.device)
+    return t.contiguous()
+
+
+def _float_vector(name: str, t: Any) -> Tensor:
+    t = _tensor(name, t)
+    return t if t.dtype is torch.float32 or not t.is_floating_point() else t.float()
+
+
+def _autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """q, k, v in the dtype of an active autocast of q's device."""
+    device = q.device.type
+    if not torch.is_autocast_enabled(device):
+        return q, k, v
+    dtype = torch.get_autocast_dtype(device)
+    with torch.autocast(device, enabled=False):
+        return tuple(t.to(dtype) if t.is_floating_point() else t for t in (q, k, v))
+
+
+def _max_seqlen(name: str, n: Any, total: int, needs_value: bool) -> int:
+    """An int. A tensor's value is read only where the result depends on it or outside a compiled
+    graph; inside, the number of tokens is a bound as good."""
+    if isinstance(n, bool) or isinstance(n, float):
+        raise TypeError(f"{name}: expected an integer, got {type(n).__name__}")
+    if isinstance(n, Tensor):
+        if n.numel() != 1 or n.is_floating_point() or n.dtype is torch.bool:
+            raise TypeError(f"{name}: expected an integer or a 0-dim integer tensor, got {n!r}")
+        return total if torch.compiler.is_compiling() and not needs_value else int(n)
+    if isinstance(n, torch.SymInt) or type(n) is int:
+        return n
+    try:
+        return n.__index__()
+    except AttributeError:
+        raise TypeError(f"{name}: expected an integer, got {type(n).__name__}") from None
+
+
+def _draw_rng(q: Tensor, batch: int, max_q: int, max_k: int) -> Tensor:
+    """Seed and offset of a dropout mask: from torch's generator of q's device, which advances."""
+    if q.is_cuda and not torch.compiler.is_compiling():
+        index = q.device.index if q.device.index is not None else torch.cuda.current_device()
+        generator = torch.cuda.default_generators[index]
+        seed, offset = generator.initial_seed(), generator.get_offset()
+        elements = batch * q.shape[1] * max_q * max_k
+        generator.set_offset(offset + (elements + 3) // 4 * 4)
+        return torch.tensor([seed - (seed >> 63 << 64), offset])
+    return torch.randint(0, 1 << 62, (2,), dtype=torch.int64, device="cpu")
+
+
+def prepare(call: Call, draw: bool) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
+    """-> (q, k, v [, pack]), the operators' options, packed. `draw`: draw the dropout mask."""
+    q, k, v = _tensor("q", call.q), _tensor("k", call.k), _tensor("v", call.v)
+    if call.nhd:
+        q, k, v = (t.transpose(1, 2) for t in (q, k, v))
+    q, k, v = _autocast(q, k, v)
+    q, k, v = _rows("q", q), _rows("k", k), _rows("v", v)
+    call.check_heads(q, k)
+
+    mask = None if call.attn_mask is None else _tensor("attn_mask", call.attn_mask)
+    sink = None if call.sink is None else _float_vector("sink", call.sink)
+    alibi = None
+    if call.alibi_slopes is not None:
+        alibi = _float_vector("alibi_slopes", call.alibi_slopes)
+    used = [
+        None if t is None else _int_vector(name, t, q)
+        for name, t in (("seqused_q", call.seqused_q), ("seqused_k", call.seqused_k))
+    ]
+
+    pack: tuple[Any, ...] = ()
+    if call.packed:
+        cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
+        same = call.cu_seqlens_k is None or call.cu_seqlens_k is call.cu_seqlens_q
+        cu_k = cu_q if same else _int_vector("cu_seqlens_k", call.cu_seqlens_k, q)
+        exact = call.attn_mask is not None or call.dropout_p > 0
+        max_q = _max_seqlen("max_seqlen_q", call.max_seqlen_q, q.shape[0], exact)
+        max_k = _max_seqlen("max_seqlen_k", call.max_seqlen_k, k.shape[0], exact)
+        pack = (cu_q, cu_k, max_q, max_k)
+
+    rng = None
+    if call.dropout_p > 0:
+        if not draw:
+            rng = torch.zeros(2, dtype=torch.int64)
+        elif call.packed:
+            rng = _draw_rng(q, pack[0].shape[0] - 1, pack[2], pack[3])
+        elif q.dim() == 4 and k.dim() == 4:
+            rng = _draw_rng(q, q.shape[0], q.shape[2], k.shape[2])
+    return (q, k, v, *pack), (mask, alibi, sink, *used, rng, *call.options), call.packed
+
+
+def attention(call: Call) -> Any:
+    tensors, options, packed = prepare(call, draw=True)
+    op = torch.ops.ffpa_attn.varlen_forward if packed else torch.ops.ffpa_attn.forward
+    out, lse = op.default(*tensors, *options, call.forward_backend, call.backward_backend)
+    if call.nhd:
+        out = out.transpose(1, 2)
+    return (out, lse) if call.return_lse else out
+
+
+def explain(call: Call) -> str:
+    tensors, options, packed = prepare(call, draw=False)
+    pack = tensors[3:] if packed else (None, None, 0, 0)
+    return _library.explain(*_native(*tensors[:3], pack, *options, call.forward_backend))
