@@ -3,7 +3,7 @@
 #
 # Sourced by ./run: progress lines, Debian packages, the virtual environment, nvcc.
 
-BUILD_PACKAGES=(g++ libhwy-dev libtbb-dev make python3 python3-dev python3-venv)
+BUILD_PACKAGES=(g++ libhwy-dev python3 python3-dev python3-venv)
 TEST_PACKAGES=("${BUILD_PACKAGES[@]}" libgtest-dev)
 VENV=$PWD/.venv
 START=$SECONDS

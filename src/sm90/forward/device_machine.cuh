@@ -57,9 +57,11 @@ struct DeviceMachine {
   FFPA_ROLE int32_t window_left() const { return params.window_left; }
   FFPA_ROLE int32_t window_right() const { return params.window_right; }
   FFPA_ROLE WorkTile enter(int n) {
-    const uint32_t i = index(n), tiles = *params.list.count;
-    const uint32_t tile = params.heads_inner ? i / params.heads : i % tiles;
-    const uint32_t head = params.heads_inner ? i % params.heads : i / tiles;
+    const uint32_t per_section = uint32_t(*params.list.count) * params.heads_at_once;
+    const uint32_t section = index(n) / per_section, i = index(n) % per_section;
+    const uint32_t first_head = section * params.heads_at_once;
+    const uint32_t heads = min(params.heads_at_once, params.heads - first_head);
+    const uint32_t tile = i / heads, head = first_head + i % heads;
     // Kept for the steps that need it again, and for a WaitReport.
     ptx::store_shared(smem + S::kTiles + 8 * role, int(tile));
     ptx::store_shared(smem + S::kTiles + 8 * role + 4, int(head));

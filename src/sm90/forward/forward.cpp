@@ -5,6 +5,8 @@
 // nothing.
 #include <cuda_runtime_api.h>
 
+#include <algorithm>
+
 #include "sm90/device.h"
 #include "sm90/forward/instances/instances.h"
 #include "sm90/forward/shared_memory.h"
@@ -47,14 +49,24 @@ Status make_maps(const Problem& p, ForwardParams* to) {
              &to->v);
 }
 
+// Query heads whose tiles run side by side. Tiles of one length: one head after the other, so that
+// CTAs that run together walk the same K and V in step. Of many lengths: the longest first, over as
+// many heads as have their K and V in the L2 cache together.
+int64_t heads_at_once(const Problem& p) {
+  const bool one_length =
+      !p.packed && p.window_left == kUnbounded && p.window_right == kUnbounded;
+  if (one_length) return 1;
+  constexpr int64_t kCacheBytes = 32 << 20;
+  const int64_t bytes = std::max<int64_t>(1, p.seqlen_k) * 2 * (p.head_dim_qk + p.head_dim_v);
+  return std::clamp<int64_t>(kCacheBytes / bytes, 1, p.heads_kv) * p.group();
+}
+
 ForwardParams scalars(const Problem& p, const WorkList& list) {
   ForwardParams f{};
   f.list = list;
   f.heads = static_cast<int32_t>(p.heads_q);
   f.group = static_cast<int32_t>(p.group());
-  // Tiles of one length by head: the CTAs that run together then walk the same K and V in step.
-  // Of many lengths: the longest first, whatever its head.
-  f.heads_inner = p.packed || p.window_left != kUnbounded || p.window_right != kUnbounded;
+  f.heads_at_once = static_cast<int32_t>(heads_at_once(p));
   f.packed = p.packed;
   f.window_left = p.window_left;
   f.window_right = p.window_right;

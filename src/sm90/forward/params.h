@@ -33,7 +33,7 @@ struct ListParams {
 struct ForwardParams {
   WorkList list;
   int32_t heads, group;  // query heads, and how many of them share a K and V head
-  bool heads_inner;      // a tile's heads side by side; else a head's tiles
+  int32_t heads_at_once;  // the order: sections of so many heads, then tiles, then heads
   bool packed;
   int32_t window_left, window_right;
   float scale_log2;   // softmax_scale * log2(e), > 0
