@@ -45,14 +45,20 @@ const Option kOptions[] = {
     {"alibi", [](Case* c) { c->alibi_rank = 1; }},
     {"alibi per sequence", [](Case* c) { c->alibi_rank = 2; }},
     {"bool mask", [](Case* c) { c->mask = Mask::kBool; }},
-    {"bool key mask", [](Case* c) { c->mask = Mask::kBool, c->mask_broadcast = {1, 2}; }},
+    {"bool key mask",
+     [](Case* c) {
+       c->mask = Mask::kBool, c->mask_broadcast = {1, 2};
+     }},
     {"float32 mask", [](Case* c) { c->mask = Mask::kFloat32, c->mask_broadcast = {0}; }},
     {"own-dtype mask", [](Case* c) { c->mask = Mask::kOfInputDtype; }},
     {"own-dtype mask, float32 gradient",
      [](Case* c) {
        c->mask = Mask::kOfInputDtype, c->mask_broadcast = {1}, c->dmask_float32 = true;
      }},
-    {"mask of keys", [](Case* c) { c->mask = Mask::kFloat32, c->mask_broadcast = {0, 1, 2}; }},
+    {"mask of keys",
+     [](Case* c) {
+       c->mask = Mask::kFloat32, c->mask_broadcast = {0, 1, 2};
+     }},
     {"mask of queries",
      [](Case* c) {
        c->mask = Mask::kFloat32, c->mask_rank = 2, c->mask_broadcast = {0, 1, 3};
@@ -129,8 +135,8 @@ void add_options(std::vector<Case>* cases) {
   uint64_t seed = 1000;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const bool packed : {false, true}) {
-      for (const auto& [d, dv] : {std::pair{64, 40}, {80, 80}, {256, 0}, {320, 0}, {512, 0},
-                                  {640, 0}, {1024, 0}}) {
+      for (const auto& [d, dv] :
+           {std::pair{64, 40}, {80, 80}, {256, 0}, {320, 0}, {512, 0}, {640, 0}, {1024, 0}}) {
         for (const Option& option : kOptions) {
           Case c = base_case(dtype, packed, ++seed);
           c.head_dim = d;
@@ -148,14 +154,20 @@ void add_shapes(std::vector<Case>* cases) {
   uint64_t seed = 5000;
   for (const DType dtype : {DType::kBFloat16, DType::kFloat16}) {
     for (const bool packed : {false, true}) {
-      for (int64_t d : {8, 16, 24, 32, 40, 48, 56, 64, 72, 104, 128, 136, 192, 264, 448, 576, 768}) {
+      for (int64_t d :
+           {8, 16, 24, 32, 40, 48, 56, 64, 72, 104, 128, 136, 192, 264, 448, 576, 768}) {
         Case c = base_case(dtype, packed, ++seed);
         c.head_dim = d;
         c.options.causal = seed % 2;
         cases->push_back(c);
       }
-      for (const auto& [qk, v] : {std::pair{8, 1024}, {1024, 8}, {192, 128}, {576, 512},
-                                  {72, 104}, {320, 40}, {640, 64}}) {
+      for (const auto& [qk, v] : {std::pair{8, 1024},
+                                  {1024, 8},
+                                  {192, 128},
+                                  {576, 512},
+                                  {72, 104},
+                                  {320, 40},
+                                  {640, 64}}) {
         Case c = base_case(dtype, packed, ++seed);
         c.head_dim = qk;
         c.head_dim_v = v;
@@ -252,11 +264,9 @@ std::string faults_of(const Case& c, cudaStream_t stream) {
     for (const Named& r : kResults) {
       const reference::Array& x = got.*r.member;
       if (!x.defined()) continue;
-      const auto close =
-          r.member == &Result::lse
-              ? lse_close_to(x, expected.exact.lse)
-              : close_to(r.name, x, expected.exact.*r.member, expected.math.*r.member,
-                         expected.sensitivity.*r.member, c.dtype);
+      const auto close = r.member == &Result::lse ? lse_close_to(x, expected.exact.lse)
+                                                  : close_to(r.name, x, expected.exact.*r.member,
+                                                             expected.math.*r.member, c.dtype);
       if (!close) text += std::string("\n    ") + close.message();
       const auto same = same_bits(r.name, x, again.*r.member);
       if (!same) text += std::string("\n    NOT THE SAME BITS: ") + same.message();

@@ -67,16 +67,12 @@ class Engine {
  public:
   Engine(const Call& call, DType stored) : call_(call), stored_(stored) {}
 
-  // `sensitivities`: see the header; may be null.
-  Result run(Result* sensitivities) {
-    sizes_ = sensitivities;
-    allocate(&result_);
-    if (sizes_) allocate(sizes_);
+  Result run() {
+    allocate();
     for (b_ = 0; b_ < call_.batch; ++b_) {
       for (h_ = 0; h_ < call_.heads_q; ++h_) {
         forward_head();
         if (call_.dout.defined()) backward_head();
-        if (sizes_) add_sensitivities();
       }
     }
     for (Array* a : {&result_.dk, &result_.dv}) {
@@ -126,19 +122,20 @@ class Engine {
     return index;
   }
 
-  void allocate(Result* r) const {
-    r->out = Array(call_.q.shape);
-    r->out.shape.back() = call_.head_dim_v;
-    r->out = Array(r->out.shape);
-    r->lse = Array(call_.packed ? std::vector<int64_t>{call_.heads_q, call_.q.shape[0]}
-                                : std::vector<int64_t>{call_.batch, call_.heads_q, call_.seqlen_q},
-                   -std::numeric_limits<double>::infinity());
+  void allocate() {
+    result_.out = Array(call_.q.shape);
+    result_.out.shape.back() = call_.head_dim_v;
+    result_.out = Array(result_.out.shape);
+    result_.lse =
+        Array(call_.packed ? std::vector<int64_t>{call_.heads_q, call_.q.shape[0]}
+                           : std::vector<int64_t>{call_.batch, call_.heads_q, call_.seqlen_q},
+              -std::numeric_limits<double>::infinity());
     if (!call_.dout.defined()) return;
-    r->dq = Array(call_.q.shape);
-    r->dk = Array(call_.k.shape);
-    r->dv = Array(call_.v.shape);
-    if (call_.sink.defined()) r->dsink = Array(call_.sink.shape);
-    if (call_.mask.defined() && !call_.mask_is_bool) r->dmask = Array(call_.mask.shape);
+    result_.dq = Array(call_.q.shape);
+    result_.dk = Array(call_.k.shape);
+    result_.dv = Array(call_.v.shape);
+    if (call_.sink.defined()) result_.dsink = Array(call_.sink.shape);
+    if (call_.mask.defined() && !call_.mask_is_bool) result_.dmask = Array(call_.mask.shape);
   }
 
   template <class Row>
@@ -288,56 +285,6 @@ class Engine {
     }
   }
 
-  // The sums of the absolute values of the terms of every result, a term with P counting once for
-  // P, for what it multiplies, and for the numbers inside P = exp(s - lse).
-  void add_sensitivities() {
-    const Matrix<Real> q = absolute(q_), k = absolute(k_), v = absolute(v_);
-    Matrix<Real> weights = product(q, transpose(k), nullptr), p = weights;
-    for (int64_t i = 0; i < nq(); ++i) {
-      for (int64_t j = 0; j < nk(); ++j) {
-        const Real w = visible_[i][j]
-                           ? 1 + weights[i][j] + std::abs(scores_[i][j]) + std::abs(lse_[i])
-                           : Real{0};
-        weights[i][j] = w * dropped_[i][j];
-        p[i][j] = visible_[i][j] ? w * p_[i][j] : Real{0};
-      }
-    }
-    set_query_rows(product(weights, v, &visible_), 1, &sizes_->out);
-    if (!call_.dout.defined()) return;
-    const Matrix<Real> dout = absolute(gather_q(call_.dout, call_.head_dim_v));
-    const Matrix<char> seen_by = transpose(visible_);
-    add_key_rows(product(transpose(weights), dout, &seen_by), 1, &sizes_->dv);
-    Matrix<Real> ds = product(dout, transpose(v), nullptr);
-    for (int64_t i = 0; i < nq(); ++i) sensitivity_row(i, dout, p[i], ds[i]);
-    set_query_rows(product(ds, k, &visible_), std::abs(q_scale_), &sizes_->dq);
-    add_key_rows(product(transpose(ds), q, &seen_by), k_scale_, &sizes_->dk);
-  }
-
-  void sensitivity_row(int64_t i, const Matrix<Real>& dout, const Real* p, Real* ds) {
-    if (!sees_a_key(i)) return void(std::fill(ds, ds + nk(), Real{0}));
-    Real delta = 0;
-    for (int64_t d = 0; d < dout.columns; ++d) {
-      delta +=
-          dout[i][d] * std::abs(static_cast<Real>(result_.out.data[q_row(dout.columns, i) + d]));
-    }
-    if (call_.dlse.defined()) {
-      delta += std::abs(static_cast<Real>(call_.dlse.data[statistic(i)]));
-    }
-    for (int64_t j = 0; j < nk(); ++j) {
-      ds[j] = visible_[i][j] ? p[j] * (ds[j] * keep_scale() + delta) : Real{0};
-      if (sizes_->dmask.defined()) add(&sizes_->dmask.data[mask_index(i, j)], ds[j]);
-    }
-    if (sizes_->dsink.defined()) {
-      const Real w = 1 + std::abs(sink()) + std::abs(lse_[i]);
-      add(&sizes_->dsink.data[h_], w * std::exp(sink() - lse_[i]) * delta);
-    }
-  }
-
-  static Matrix<Real> absolute(Matrix<Real> m) {
-    for (Real& x : m.data) x = std::abs(x);
-    return m;
-  }
-
   void set_query_rows(const Matrix<Real>& rows, Real scale, Array* to) const {
     for (int64_t i = 0; i < rows.rows; ++i) {
       for (int64_t d = 0; d < rows.columns; ++d) {
@@ -350,7 +297,6 @@ class Engine {
   const Call& call_;
   const DType stored_;
   Result result_;
-  Result* sizes_ = nullptr;
 
   // Of the current sequence and head.
   int64_t b_ = 0, h_ = 0;
@@ -410,12 +356,8 @@ Call read_call(const AttentionInputs& inputs, const AttentionOptions& options, c
   return c;
 }
 
-Result attention(const Call& call, Result* sensitivity) {
-  return Engine<double>(call, DType::kOther).run(sensitivity);
-}
+Result attention(const Call& call) { return Engine<double>(call, DType::kOther).run(); }
 
-Result math_attention(const Call& call, DType dtype) {
-  return Engine<float>(call, dtype).run(nullptr);
-}
+Result math_attention(const Call& call, DType dtype) { return Engine<float>(call, dtype).run(); }
 
 }  // namespace ffpa::reference

@@ -42,10 +42,8 @@ struct Result {
 Call read_call(const AttentionInputs& inputs, const AttentionOptions& options, const Tensor& dout,
                const Tensor& dlse);
 
-// The oracle. `sensitivity` receives how far float32 roundings may move each result, in units of
-// 2^-24: the sum of the absolute values of its terms, each with the condition number of its
-// P = exp(s - lse), 1 + |s| + |lse| + <|q|, |k|>. Its lse says nothing.
-Result attention(const Call& call, Result* sensitivity = nullptr);
+// The oracle.
+Result attention(const Call& call);
 
 // The low-precision peer whose error sets tolerances: the same formulas in the way of torch's math
 // SDPA. Q and K are scaled by sqrt(softmax_scale), sums are float32, and every intermediate result

@@ -324,18 +324,13 @@ TEST(Reference, math_attention_has_the_error_of_its_dtype) {
     for (Array* a : {&c.q, &c.k, &c.v, &c.dout}) {
       for (double& x : a->data) x = rounded(dtype, static_cast<float>(x));
     }
-    Result sensitivity;
-    const Result exact = attention(c, &sensitivity), math = math_attention(c, dtype);
+    const Result exact = attention(c), math = math_attention(c, dtype);
     for (Array Result::*member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
-      double error = 0, size = 0, terms = 0;
+      double error = 0, size = 0;
       for (int64_t i = 0; i < (exact.*member).numel(); ++i) {
         error = std::max(error, std::abs((exact.*member).data[i] - (math.*member).data[i]));
         size = std::max(size, std::abs((exact.*member).data[i]));
-        terms = std::max(terms, (sensitivity.*member).data[i]);
-        EXPECT_LE(std::abs((exact.*member).data[i]), (sensitivity.*member).data[i]);
       }
-      // What tolerances add for float32 is nothing next to the error of a 16-bit dtype.
-      EXPECT_LT(terms * 0x1p-24, dtype == DType::kFloat32 ? 8 * error : error / 20);
       EXPECT_GT(error / size, unit_roundoff(dtype) / 8) << dtype_name(dtype);
       EXPECT_LT(error / size, unit_roundoff(dtype) * 8) << dtype_name(dtype);
     }

@@ -12,16 +12,19 @@
 
 namespace ffpa::test {
 
-// inf and NaN stand where `exact` has them; then the largest error and the root mean square error
-// are at most twice those of `math`, plus one rounding of the largest value to `dtype`, plus one
-// float32 rounding of every term (the sensitivity).
 struct Expected {
-  reference::Result exact, math, sensitivity;
+  reference::Result exact, math;
 };
 Expected expected_of(const reference::Call& call, DType dtype);
+
+// inf and NaN stand where `exact` has them; then the largest error and the root mean square error
+// are at most twice those of `math`, plus one rounding of the largest value to `dtype`. In float32
+// the reference has no more precision to lose than the kernel, and the largest of few such errors
+// is a matter of luck: there it may be four times as large, and the values that a result is made
+// of (score, lse, P and the product) may each be rounded once.
 testing::AssertionResult close_to(const char* name, const reference::Array& got,
                                   const reference::Array& exact, const reference::Array& math,
-                                  const reference::Array& sensitivity, DType dtype);
+                                  DType dtype);
 // |got - exact| <= max(2e-4, 1e-6 |exact|); -inf stands where `exact` has it.
 testing::AssertionResult lse_close_to(const reference::Array& got, const reference::Array& exact);
 testing::AssertionResult all_zero(const char* name, const reference::Array& a);
