@@ -6,7 +6,6 @@
 #include "plan/plan.h"
 #ifdef FFPA_WITH_CUDA
 #include "sm80/launch.h"
-#include "sm90/launch.h"
 #endif
 
 namespace ffpa {
@@ -22,21 +21,6 @@ constexpr int kAnySm = 999;
 
 constexpr KernelRow kRows[] = {
 #ifdef FFPA_WITH_CUDA
-    {.name = "sm90_forward_512",
-     .backend = Backend::kSm90,
-     .device = DeviceType::kCuda,
-     .pass = Pass::kForward,
-     .min_sm = 90,
-     .max_sm = 90,
-     .dtypes = kHalfDtypes,
-     .min_head_dim = 512,
-     .max_head_dim = 512,
-     .head_dim_step = 512,
-     .features = kCausal | kWindow | kSink | kPacked,
-     .workspace_bytes = sm90::forward_workspace_bytes,
-     .launch = sm90::forward,
-     .describe = sm90::describe_forward,
-     .refuse = sm90::refuse_forward},
     {.name = "sm80_forward",
      .backend = Backend::kSm80,
      .device = DeviceType::kCuda,

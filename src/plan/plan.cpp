@@ -108,7 +108,7 @@ std::string refusal(const KernelRow& row, const Problem& p, Pass pass, int sm) {
   for (const FeatureName& f : kFeatureNames) {
     if (missing & f.feature) return f.name;
   }
-  return row.refuse ? row.refuse(p) : "";
+  return "";
 }
 
 Status select_kernel(const Problem& p, Pass pass, int sm, const KernelRow** selected) {

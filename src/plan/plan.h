@@ -47,8 +47,6 @@ struct KernelRow {
   size_t (*workspace_bytes)(const Problem&);
   Status (*launch)(const Problem&, Workspace, void* stream);
   std::string (*describe)(const Problem&);  // tiles, threads, workspace: one line
-  // What else the kernel does not serve, alignment say; empty if it serves the call. May be null.
-  std::string (*refuse)(const Problem&) = nullptr;
 };
 
 // All kernels of this build, best first.
