@@ -12,7 +12,8 @@ build serves it) or RuntimeError (the device failed). Positional arguments only:
     options   softmax_scale, causal, window_left, window_right, softcap, dropout_p, dropout_seed,
               dropout_offset, backend (BACKENDS), deterministic, workspace_limit, num_threads
     forward   inputs, options, out, lse, workspace, stream
-    backward  inputs, options, out, lse, dout, dlse, dq, dk, dv, dsink, dattn_mask, workspace, stream
+    backward  inputs, options, out, lse, dout, dlse, dq, dk, dv, dsink, dattn_mask, workspace,
+              stream
 """
 
 from __future__ import annotations
@@ -61,7 +62,9 @@ def _import_tvm_ffi() -> Any:
 def _load() -> None:
     library = path()
     if not library.is_file():
-        raise ImportError(f"ffpa_attn: no shared library at {library}; install with `pip install .`")
+        raise ImportError(
+            f"ffpa_attn: no shared library at {library}; install with `pip install .`"
+        )
     tvm_ffi = _import_tvm_ffi()
     tvm_ffi.register_error("NotImplementedError", NotImplementedError)
     module = tvm_ffi.load_module(library)

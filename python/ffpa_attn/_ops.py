@@ -12,9 +12,9 @@ backward with merged `out` and `lse`.
     backward(dout, dlse, q, k, v, out, lse, output_mask, ...) -> Tensor[]
     varlen_backward(dout, dlse, q, k, v, out, lse, output_mask, cu_seqlens_q, ...)
 
-Shapes, dtypes and formulas: include/ffpa/attention.h. `dropout_rng` is int64 [2] on the CPU: seed and
-offset. `output_mask` is bool[5] for q, k, v, attn_mask, sink; the gradients that it asks for come
-back in this order. Outputs have the memory order of q (dq: q, dk: k, dv: v), whose last stride
+Shapes, dtypes and formulas: include/ffpa/attention.h. `dropout_rng` is int64 [2] on the CPU: seed
+and offset. `output_mask` is bool[5] for q, k, v, attn_mask, sink; the gradients that it asks for
+come back in this order. Outputs have the memory order of q (dq: q, dk: k, dv: v), whose last stride
 must be 1.
 """
 
@@ -24,7 +24,6 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.autograd.function import _SingleLevelFunction
 
 from . import _library
 
@@ -47,6 +46,8 @@ _library_ops = torch.library.Library("ffpa_attn", "DEF")
 
 def _empty_rows(like: Tensor, head_dim: int) -> Tensor:
     """An uninitialised tensor of `like`'s shape and memory order, but for the last size."""
+    if like.shape[-1] == head_dim:
+        return torch.empty_like(like)
     if like.dim() == 4:
         b, h, n, _ = like.shape
         if like.stride(1) < like.stride(2):  # [batch, seqlen, heads, head_dim] in memory
@@ -60,7 +61,8 @@ def _empty_rows(like: Tensor, head_dim: int) -> Tensor:
 
 def _empty_outputs(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
     rows = q.shape[:3] if q.dim() == 4 else (q.shape[1], q.shape[0])
-    return _empty_rows(q, v.shape[-1]), q.new_empty(rows, dtype=torch.float32)
+    lse = torch.empty(rows, dtype=torch.float32, device=q.device)
+    return _empty_rows(q, v.shape[-1]), lse
 
 
 def _empty_gradients(
@@ -68,8 +70,11 @@ def _empty_gradients(
 ) -> list[Tensor | None]:
     """dq, dk, dv, dattn_mask, dsink; None where not needed."""
     return [
-        *(_empty_rows(t, t.shape[-1]) if n else None for t, n in zip((q, k, v), needed)),
-        *(t.new_empty(t.shape) if n else None for t, n in zip((mask, sink), needed[3:])),
+        torch.empty_like(q) if needed[0] else None,
+        torch.empty_like(k) if needed[1] else None,
+        torch.empty_like(v) if needed[2] else None,
+        torch.empty_like(mask) if needed[3] else None,
+        torch.empty_like(sink) if needed[4] else None,
     ]
 
 
@@ -80,10 +85,10 @@ def _stream(q: Tensor) -> int:
 def _workspace(q: Tensor, size: int) -> Tensor | None:
     if size == 0:
         return None
-    return q.new_empty(size + _library.WORKSPACE_SLACK, dtype=torch.uint8)
+    return torch.empty(size + _library.WORKSPACE_SLACK, dtype=torch.uint8, device=q.device)
 
 
-def _native(
+def native(
     q: Tensor,
     k: Tensor,
     v: Tensor,
@@ -128,10 +133,10 @@ def _native(
 _DENSE = (None, None, 0, 0)
 
 
-def _run_forward(q: Tensor, native: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    workspace = _workspace(q, _library.forward_workspace_bytes(*native))
-    out, lse = _empty_outputs(q, native[2])
-    _library.forward(*native, out, lse, workspace, _stream(q))
+def _run_forward(q: Tensor, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
+    workspace = _workspace(q, _library.forward_workspace_bytes(*arguments))
+    out, lse = _empty_outputs(q, arguments[2])
+    _library.forward(*arguments, out, lse, workspace, _stream(q))
     return out, lse
 
 
@@ -141,28 +146,35 @@ def _run_backward(
     out: Tensor,
     lse: Tensor,
     needed: list[bool],
-    native: tuple[Any, ...],
+    arguments: tuple[Any, ...],
 ) -> list[Tensor]:
-    q, k, v = native[:3]
+    q, k, v = arguments[:3]
     if dout.stride(-1) != 1:  # out.sum().backward() gives an expanded scalar
         dout = dout.contiguous()
     dq, dk, dv, dmask, dsink = gradients = _empty_gradients(
-        q, k, v, native[9], native[11], needed
+        q, k, v, arguments[9], arguments[11], needed
     )
     outputs = (dq, dk, dv, dsink, dmask)
-    workspace = _workspace(q, _library.backward_workspace_bytes(*native, *outputs))
-    _library.backward(*native, out, lse, dout, dlse, *outputs, workspace, _stream(q))
+    workspace = _workspace(q, _library.backward_workspace_bytes(*arguments, *outputs))
+    _library.backward(*arguments, out, lse, dout, dlse, *outputs, workspace, _stream(q))
     return [g for g in gradients if g is not None]
 
 
 def _forward(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    return _run_forward(q, _native(q, k, v, _DENSE, *options))
+    return _run_forward(q, native(q, k, v, _DENSE, *options))
 
 
 def _varlen_forward(
-    q: Tensor, k: Tensor, v: Tensor, cu_q: Tensor, cu_k: Tensor, max_q: int, max_k: int, *options: Any
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    cu_q: Tensor,
+    cu_k: Tensor,
+    max_q: int,
+    max_k: int,
+    *options: Any,
 ) -> tuple[Tensor, Tensor]:
-    return _run_forward(q, _native(q, k, v, (cu_q, cu_k, max_q, max_k), *options))
+    return _run_forward(q, native(q, k, v, (cu_q, cu_k, max_q, max_k), *options))
 
 
 def _backward(
@@ -176,7 +188,7 @@ def _backward(
     needed: list[bool],
     *options: Any,
 ) -> list[Tensor]:
-    return _run_backward(dout, dlse, out, lse, needed, _native(q, k, v, _DENSE, *options))
+    return _run_backward(dout, dlse, out, lse, needed, native(q, k, v, _DENSE, *options))
 
 
 def _varlen_backward(
@@ -194,8 +206,8 @@ def _varlen_backward(
     max_k: int,
     *options: Any,
 ) -> list[Tensor]:
-    native = _native(q, k, v, (cu_q, cu_k, max_q, max_k), *options)
-    return _run_backward(dout, dlse, out, lse, needed, native)
+    arguments = native(q, k, v, (cu_q, cu_k, max_q, max_k), *options)
+    return _run_backward(dout, dlse, out, lse, needed, arguments)
 
 
 # ---- fakes: shapes, dtypes, strides ------------------------------------------------------------
@@ -249,11 +261,16 @@ _NO_DOUBLE = (
     "ffpa_attn: expected one differentiation, got a second one; "
     "double backward is not implemented (use torch's math attention for it)"
 )
+_NO_FUNCTORCH = (
+    "ffpa_attn: torch.func.grad, vjp, jvp and their like are not implemented; "
+    "use torch.autograd.grad or backward()"
+)
 _NO_JVP = "ffpa_attn: forward-mode differentiation (jvp) is not implemented; use reverse mode"
 
 
-class _Attention(_SingleLevelFunction):
-    """One forward operator and its backward. `rest`: the arguments after q, k, v."""
+class _Attention(torch.autograd.Function):
+    """One forward operator and its backward. `rest`: the arguments after q, k, v. Without a
+    `keyset`, no operator is called: see `is_plain`."""
 
     @staticmethod
     def forward(
@@ -267,8 +284,11 @@ class _Attention(_SingleLevelFunction):
         mask: Tensor | None,
         sink: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
-        op = _ops.varlen_forward.default if varlen else _ops.forward.default
-        out, lse = _below_autograd(keyset, op, q, k, v, *rest)
+        if keyset is None:
+            out, lse = (_varlen_forward if varlen else _forward)(q, k, v, *rest)
+        else:
+            op = _ops.varlen_forward.default if varlen else _ops.forward.default
+            out, lse = _below_autograd(keyset, op, q, k, v, *rest)
         begin, end = _VARLEN_TENSORS if varlen else _DENSE_TENSORS
         cu = rest[:2] if varlen else ()
         ctx.save_for_backward(q, k, v, out, lse, *cu, *rest[begin:end])
@@ -282,19 +302,20 @@ class _Attention(_SingleLevelFunction):
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
-        needed = list(ctx.needs_input_grad[3:])
+        needed = ctx.needs_input_grad[3:]
         if (dout is None and dlse is None) or not any(needed):
             return (None,) * 8
         q, k, v, out, lse, *rest = ctx.saved_tensors
         if dout is None:
             dout = torch.zeros_like(out)
         saved = (dout, dlse, q, k, v, out, lse, needed)
+        plain = is_plain(dout) and not torch.is_grad_enabled()
         if ctx.varlen:
-            gradients = _ops.varlen_backward.default(
-                *saved, *rest[:2], *ctx.max_seqlens, *rest[2:], *ctx.options
-            )
+            backward = _varlen_backward if plain else _ops.varlen_backward.default
+            gradients = backward(*saved, *rest[:2], *ctx.max_seqlens, *rest[2:], *ctx.options)
         else:
-            gradients = _ops.backward.default(*saved, *rest, *ctx.options)
+            backward = _backward if plain else _ops.backward.default
+            gradients = backward(*saved, *rest, *ctx.options)
         given = iter(gradients)
         return (None, None, None, *(next(given) if n else None for n in needed))
 
@@ -303,8 +324,32 @@ class _Attention(_SingleLevelFunction):
         raise NotImplementedError(_NO_JVP)
 
 
+def is_plain(t: Tensor) -> bool:
+    """Does nothing observe the operators (compilers, dispatch modes, transforms, subclasses)? Then
+    they are not called: the dispatcher's way to Python and back costs more than all the rest."""
+    return (
+        not torch.compiler.is_compiling()
+        and (type(t) is Tensor or type(t) is torch.nn.Parameter)
+        and torch._C._len_torch_dispatch_stack() == 0
+        and not torch._C._are_functorch_transforms_active()
+    )
+
+
+def attention(varlen: bool, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+    """What torch.ops.ffpa_attn.forward or .varlen_forward returns."""
+    if not is_plain(q):
+        return (_ops.varlen_forward if varlen else _ops.forward).default(q, k, v, *rest)
+    skip = 4 if varlen else 0
+    mask, sink = rest[skip], rest[skip + 2]
+    if _needs_graph(q, k, v, mask, sink):
+        return _Attention.apply(None, varlen, rest, q, k, v, mask, sink)
+    return (_varlen_forward if varlen else _forward)(q, k, v, *rest)
+
+
 def _needs_graph(*tensors: Tensor | None) -> bool:
     """Is a gradient wanted, or a tangent given?"""
+    if torch._C._are_functorch_transforms_active():
+        raise NotImplementedError(_NO_FUNCTORCH)
     if torch.autograd.forward_ad._current_level >= 0:
         return True
     return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
@@ -333,7 +378,7 @@ def _differentiable(name: str, varlen: bool) -> Any:
     return autograd_forward
 
 
-class _Once(_SingleLevelFunction):
+class _Once(torch.autograd.Function):
     """A backward operator: it refuses to be differentiated by name."""
 
     @staticmethod

@@ -10,9 +10,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from . import _library
+from . import _library, _ops
 from ._arguments import Call
-from ._ops import _native
 
 logger = logging.getLogger("ffpa_attn")
 
@@ -62,7 +61,7 @@ def _autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _max_seqlen(name: str, n: Any, total: int, needs_value: bool) -> int:
     """An int. A tensor's value is read only where the result depends on it or outside a compiled
     graph; inside, the number of tokens is a bound as good."""
-    if isinstance(n, bool) or isinstance(n, float):
+    if isinstance(n, (bool, float)):
         raise TypeError(f"{name}: expected an integer, got {type(n).__name__}")
     if isinstance(n, Tensor):
         if n.numel() != 1 or n.is_floating_point() or n.dtype is torch.bool:
@@ -130,8 +129,8 @@ def prepare(call: Call, draw: bool) -> tuple[tuple[Any, ...], tuple[Any, ...], b
 
 def attention(call: Call) -> Any:
     tensors, options, packed = prepare(call, draw=True)
-    op = torch.ops.ffpa_attn.varlen_forward if packed else torch.ops.ffpa_attn.forward
-    out, lse = op.default(*tensors, *options, call.forward_backend, call.backward_backend)
+    backends = (call.forward_backend, call.backward_backend)
+    out, lse = _ops.attention(packed, *tensors, *options, *backends)
     if call.nhd:
         out = out.transpose(1, 2)
     return (out, lse) if call.return_lse else out
@@ -140,4 +139,4 @@ def attention(call: Call) -> Any:
 def explain(call: Call) -> str:
     tensors, options, packed = prepare(call, draw=False)
     pack = tensors[3:] if packed else (None, None, 0, 0)
-    return _library.explain(*_native(*tensors[:3], pack, *options, call.forward_backend))
+    return _library.explain(*_ops.native(*tensors[:3], pack, *options, call.forward_backend))

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 the ffpa authors
-"""The public functions. Each builds a `Call`; the module of the array's kind runs or explains it."""
+"""The public functions. Each builds a `Call`, which the module of the array's kind runs."""
 
 from __future__ import annotations
 
