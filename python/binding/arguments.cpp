@@ -181,8 +181,9 @@ void* Arguments::stream() { return reinterpret_cast<void*>(integer("stream")); }
 
 void Arguments::done() {
   if (at_ != count_) {
-    throw ffi::Error("TypeError", "arguments: expected " + std::to_string(at_) + ", got " +
-                                      std::to_string(count_), "");
+    throw ffi::Error(
+        "TypeError",
+        "arguments: expected " + std::to_string(at_) + ", got " + std::to_string(count_), "");
   }
 }
 

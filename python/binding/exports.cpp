@@ -92,13 +92,13 @@ ffi::String run_version(Arguments& args) {
 }  // namespace ffpa::python
 
 // The C function that tvm-ffi looks up for `module.name(...)`.
-#define FFPA_EXPORT(name, function)                                                              \
+#define FFPA_EXPORT(name, function)                                                               \
   extern "C" TVM_FFI_DLL_EXPORT int __tvm_ffi_##name(void*, const TVMFFIAny* args, int32_t count, \
-                                                     TVMFFIAny* result) {                        \
-    TVM_FFI_SAFE_CALL_BEGIN();                                                                   \
-    ::ffpa::python::Arguments arguments(args, count);                                            \
-    function(arguments, reinterpret_cast<::tvm::ffi::Any*>(result));                             \
-    TVM_FFI_SAFE_CALL_END();                                                                     \
+                                                     TVMFFIAny* result) {                         \
+    TVM_FFI_SAFE_CALL_BEGIN();                                                                    \
+    ::ffpa::python::Arguments arguments(args, count);                                             \
+    function(arguments, reinterpret_cast<::tvm::ffi::Any*>(result));                              \
+    TVM_FFI_SAFE_CALL_END();                                                                      \
   }
 
 namespace {

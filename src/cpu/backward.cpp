@@ -32,10 +32,10 @@ void prepare_head(const Problem& p, const Deltas& deltas, int64_t batch, int64_t
     const bool sees = i < s.len_q && !visible_keys(visible, i).empty();
     if (sees && p.lse.at(batch, head, row) != -kInfinity) {
       const float dlse = p.dlse.defined() ? p.dlse.at(batch, head, row) : 0.f;
-      deltas.at(batch, head, row) = rows.dot(element_row(p.dout, p.dtype, batch, head, row),
-                                             element_row(p.out, p.dtype, batch, head, row),
-                                             p.dtype, dv) -
-                                    dlse;
+      deltas.at(batch, head, row) =
+          rows.dot(element_row(p.dout, p.dtype, batch, head, row),
+                   element_row(p.out, p.dtype, batch, head, row), p.dtype, dv) -
+          dlse;
     } else {
       deltas.at(batch, head, row) = 0;
     }
@@ -63,9 +63,8 @@ void sink_gradient(const Problem& p, const Deltas& deltas, int64_t head) {
 }  // namespace
 
 void prepare_backward(const Problem& p, const Deltas& deltas, int workers) {
-  run_tasks(workers, p.batch * p.heads_q, [&](int, int64_t t) {
-    prepare_head(p, deltas, t / p.heads_q, t % p.heads_q);
-  });
+  run_tasks(workers, p.batch * p.heads_q,
+            [&](int, int64_t t) { prepare_head(p, deltas, t / p.heads_q, t % p.heads_q); });
   if (!p.dsink) return;
   run_tasks(workers, p.heads_q, [&](int, int64_t head) { sink_gradient(p, deltas, head); });
 }

@@ -44,9 +44,9 @@ Plan make_plan(const Problem& p) {
   const int queries = kMaxRows / plan.heads_per_task;
   plan.queries_per_task = std::min(queries >= 16 ? queries / 16 * 16 : queries, seqlen_q);
   plan.max_keys = static_cast<int>(std::clamp<int64_t>(p.seqlen_k, 1, kKeysPerTile));
-  const int64_t tiles = p.packed ? p.total_q / plan.queries_per_task + p.batch
-                                 : p.batch * ((p.seqlen_q + plan.queries_per_task - 1) /
-                                              plan.queries_per_task);
+  const int64_t tiles =
+      p.packed ? p.total_q / plan.queries_per_task + p.batch
+               : p.batch * ((p.seqlen_q + plan.queries_per_task - 1) / plan.queries_per_task);
   const int64_t chunks = (p.group() + plan.heads_per_task - 1) / plan.heads_per_task;
   plan.max_tasks = tiles * p.heads_kv * chunks;
   const double flops = 2.0 * static_cast<double>(p.total_q) * static_cast<double>(p.heads_q) *
@@ -152,8 +152,7 @@ class Worker {
     for (int h = 0; h < heads_; ++h) {
       const int first = h * queries_;
       const ScoreRules rules = score_rules(p_, batch_, head_ + h, s_);
-      rows_.softmax(rules,
-                    {scores_.row(first), scores_.stride, query_, key, queries_, keys, full},
+      rows_.softmax(rules, {scores_.row(first), scores_.stride, query_, key, queries_, keys, full},
                     row_max_ + first, row_sum_ + first, correction_ + first);
     }
     if (later) {

@@ -114,8 +114,8 @@ class Worker {
       }
       rows_.store(sums, static_cast<int>(columns), 1.f, p_.dmask.dtype, converted_);
       const char* from = reinterpret_cast<const char*>(converted_);
-      char* to = static_cast<char*>(p_.dmask.data) +
-                 p_.dmask.offset(batch, head, row + r, column) * bytes;
+      char* to =
+          static_cast<char*>(p_.dmask.data) + p_.dmask.offset(batch, head, row + r, column) * bytes;
       for (int64_t j = 0; j < columns; ++j) {
         std::memcpy(to + j * p_.dmask.column_stride * bytes, from + j * bytes, bytes);
       }

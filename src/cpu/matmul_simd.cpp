@@ -122,7 +122,8 @@ HWY_ATTR void multiply(int m, int n, int k, const void* left, const void* right,
     for (int j = 0; j < n; j += width) {
       for (int i = 0; i < m; i += kBlockM) {
         const int rows = i / kBandRows;
-        if (band.columns && (j >= band.columns[rows].end || j + width <= band.columns[rows].begin)) {
+        if (band.columns &&
+            (j >= band.columns[rows].end || j + width <= band.columns[rows].begin)) {
           continue;
         }
         Range terms{k0, k0 + steps};

@@ -64,16 +64,15 @@ Plan make_plan(const Problem& p, int workers) {
   FloatTile::take(dq, plan.max_rows, static_cast<int>(p.head_dim_qk));
   const int64_t unit_bytes = static_cast<int64_t>(dq.used()) * std::max(plan.max_blocks, 1);
   const int64_t affordable = std::max<int64_t>(qkv_bytes(p) / 10 / unit_bytes, 1);
-  plan.units_at_once = static_cast<int>(
-      std::clamp<int64_t>(std::min<int64_t>(workers, affordable), 1, std::max<int64_t>(plan.max_units, 1)));
+  plan.units_at_once = static_cast<int>(std::clamp<int64_t>(
+      std::min<int64_t>(workers, affordable), 1, std::max<int64_t>(plan.max_units, 1)));
   return plan;
 }
 
 // dq sums of the units at work, float32, and who may add to them next.
 class QueryGradients {
  public:
-  QueryGradients(const Problem& p, const Plan& plan, Arena& arena)
-      : plan_(plan) {
+  QueryGradients(const Problem& p, const Plan& plan, Arena& arena) : plan_(plan) {
     if (!p.dq.defined()) return;
     const int64_t blocks = int64_t{plan.units_at_once} * plan.max_blocks;
     added_ = arena.take<std::atomic<int32_t>>(blocks);
@@ -138,8 +137,7 @@ class QueryGradients {
 
 class Worker {
  public:
-  Worker(const Problem& p, const Plan& plan, const Deltas& deltas, QueryGradients& dq,
-         Arena& arena)
+  Worker(const Problem& p, const Plan& plan, const Deltas& deltas, QueryGradients& dq, Arena& arena)
       : p_(p),
         plan_(plan),
         dq_(dq),
@@ -150,8 +148,7 @@ class Worker {
     const int d = static_cast<int>(p.head_dim_qk), dv = static_cast<int>(p.head_dim_v);
     tile_rows_ = TileRows::take(arena, m);
     tile_panel_ = arena.take<char>(std::max(matmul_.panel_bytes(m, n), matmul_.panel_bytes(n, m)));
-    term_panel_ = arena.take<char>(
-        std::max(matmul_.panel_bytes(d, m), matmul_.panel_bytes(dv, m)));
+    term_panel_ = arena.take<char>(std::max(matmul_.panel_bytes(d, m), matmul_.panel_bytes(dv, m)));
     if (p.dq.defined()) k_panel_ = arena.take<char>(matmul_.panel_bytes(d, n));
     if (p.dk.defined()) dk_ = FloatTile::take(arena, n, d);
     if (p.dv.defined()) dv_ = FloatTile::take(arena, n, dv);
@@ -209,8 +206,7 @@ class Worker {
     matmul_.pack(Side::kRight, RowsAlong::kSummed, terms.terms(), term_panel_);
     matmul_.multiply(n, terms.columns(), rows, tile_panel_, term_panel_, sums.data, sums.stride,
                      later_, tile_.band().over_rows());
-    add_loose_terms(
-        rows_, terms, n, [&](int key, int row) { return factors.row(row)[key]; }, sums);
+    add_loose_terms(rows_, terms, n, [&](int key, int row) { return factors.row(row)[key]; }, sums);
   }
 
   // dq[row] += sum over keys of dS[row][key] * k[key].
@@ -221,8 +217,8 @@ class Worker {
     tile_rows_.append(factors, block.rows());
     matmul_.pack(Side::kLeft, RowsAlong::kKept, tile_rows_.all(), tile_panel_);
 
-    const TileRange visited = key_tiles(p_.visibility(tile_.sequence()), block.query,
-                                        block.queries, kGradientKeys);
+    const TileRange visited =
+        key_tiles(p_.visibility(tile_.sequence()), block.query, block.queries, kGradientKeys);
     const int32_t order = key_tile_ - visited.begin;
     const int number = b * plan_.chunks + chunk;
     const FloatTile sums = dq_.wait(unit_, number, order);
@@ -283,8 +279,7 @@ void list_units(const Problem& p, const Plan& plan, Unit* units) {
     const int32_t tiles = ceil_div(s.rows_k, kGradientKeys);
     int64_t work = tiles;
     for (int32_t t = 0; t < tiles; ++t) {
-      work += query_tiles(p.visibility(s), t * kGradientKeys, kGradientKeys,
-                          plan.queries_per_block)
+      work += query_tiles(p.visibility(s), t * kGradientKeys, kGradientKeys, plan.queries_per_block)
                   .count();
     }
     for (int64_t kv = 0; kv < p.heads_kv; ++kv) *unit++ = {b, kv, work, tiles};
@@ -346,9 +341,8 @@ void compute_qkv_gradients(const Problem& p, const Deltas& deltas, int workers, 
 std::string describe_qkv_gradients(const Problem& p, int workers) {
   const Plan plan = make_plan(p, workers);
   return describe(p, workers,
-                  std::to_string(plan.max_rows) + " rows (" +
-                      std::to_string(plan.heads_per_block) + " heads) x " +
-                      std::to_string(plan.max_keys) + " keys");
+                  std::to_string(plan.max_rows) + " rows (" + std::to_string(plan.heads_per_block) +
+                      " heads) x " + std::to_string(plan.max_keys) + " keys");
 }
 
 }  // namespace ffpa::cpu

@@ -4,16 +4,15 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/row_kernels.cpp"
+#include <hwy/contrib/math/math-inl.h>
 #include <hwy/foreach_target.h>
 #include <hwy/highway.h>
-
-#include <hwy/contrib/math/math-inl.h>
 
 #include <limits>
 
 #include "cpu/load-inl.h"
-#include "plan/philox.h"
 #include "cpu/row_kernels.h"
+#include "plan/philox.h"
 
 HWY_BEFORE_NAMESPACE();
 namespace ffpa::cpu {
@@ -224,7 +223,8 @@ HWY_ATTR void gradient(const ScoreRules& rules, const ScoreTile& tile, float* dp
     score_row(rules, tile, r, capped ? slope : nullptr);
     if (rules.dropout) keep_row(rules, tile.query + r, tile.key, tile.columns, keep);
     gradient_row(s, d, rules.dropout ? keep : nullptr, capped ? slope : nullptr, tile.columns,
-                 scale_only(rules) ? rules.scale : 1.f, lse[r], delta[r], dlse[r], products ? rules.scale : 1.f);
+                 scale_only(rules) ? rules.scale : 1.f, lse[r], delta[r], dlse[r],
+                 products ? rules.scale : 1.f);
   }
 }
 

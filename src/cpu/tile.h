@@ -61,8 +61,8 @@ struct FloatTile {
 };
 
 // Rows of a tile as pointers, and those of them that hold infinities or NaN. Where such a row is
-// one of the terms that a product sums up, 0 * NaN would reach results that must not see it: `terms`
-// leaves them out, and `add_loose_terms` adds them where their factor is not 0.
+// one of the terms that a product sums up, 0 * NaN would reach results that must not see it:
+// `terms` leaves them out, and `add_loose_terms` adds them where their factor is not 0.
 class TileRows {
  public:
   static TileRows take(Arena& arena, int max_rows);

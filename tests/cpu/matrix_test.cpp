@@ -36,24 +36,16 @@ const Option kOptions[] = {
     {"alibi", [](Case* c) { c->alibi_rank = 1; }},
     {"alibi per sequence", [](Case* c) { c->alibi_rank = 2; }},
     {"bool mask", [](Case* c) { c->mask = Mask::kBool; }},
-    {"bool key mask",
-     [](Case* c) {
-       c->mask = Mask::kBool, c->mask_broadcast = {1, 2};
-     }},
+    {"bool key mask", [](Case* c) { c->mask = Mask::kBool, c->mask_broadcast = {1, 2}; }},
     {"float32 mask", [](Case* c) { c->mask = Mask::kFloat32, c->mask_broadcast = {0}; }},
     {"own-dtype mask", [](Case* c) { c->mask = Mask::kOfInputDtype; }},
     {"own-dtype mask, float32 gradient",
      [](Case* c) {
        c->mask = Mask::kOfInputDtype, c->mask_broadcast = {1}, c->dmask_float32 = true;
      }},
-    {"mask of keys",
-     [](Case* c) {
-       c->mask = Mask::kFloat32, c->mask_broadcast = {0, 1, 2};
-     }},
+    {"mask of keys", [](Case* c) { c->mask = Mask::kFloat32, c->mask_broadcast = {0, 1, 2}; }},
     {"mask of queries",
-     [](Case* c) {
-       c->mask = Mask::kFloat32, c->mask_rank = 2, c->mask_broadcast = {0, 1, 3};
-     }},
+     [](Case* c) { c->mask = Mask::kFloat32, c->mask_rank = 2, c->mask_broadcast = {0, 1, 3}; }},
     {"mask of heads",
      [](Case* c) {
        c->mask = Mask::kFloat32, c->mask_rank = 3, c->mask_broadcast = {2, 3};

@@ -88,7 +88,7 @@ TEST_P(Properties, expanded_heads_equal_their_copies) {
   TestCall expanded(c);
   c.layout = Layout::kContiguous;
   TestCall copied(c);
-  for (Tensor AttentionInputs::*t :
+  for (Tensor AttentionInputs::* t :
        {&AttentionInputs::q, &AttentionInputs::k, &AttentionInputs::v}) {
     reference::write(copied.inputs.*t, reference::read(expanded.inputs.*t));
   }

@@ -145,8 +145,7 @@ void run(const Shape& s) {
   size_t bytes = 0;
   if (!ok(forward_workspace_bytes(in, options, &bytes))) return;
   const ffpa::Workspace forward_space{device.allocate(bytes), bytes};
-  const double forward_ms =
-      median_ms([&] { return ok(forward(in, options, out, forward_space)); });
+  const double forward_ms = median_ms([&] { return ok(forward(in, options, out, forward_space)); });
   const double flops =
       4.0 * s.heads_q * s.nq * s.nk * s.d * (s.causal && s.nq == s.nk ? 0.5 : 1) * 1e-9;
   std::printf("%-18s forward %9.3f ms %7.1f TFLOP/s", s.name, forward_ms, flops / forward_ms);
@@ -155,8 +154,8 @@ void run(const Shape& s) {
     std::printf(", K and V at %.0f GB/s", kv_bytes / forward_ms * 1e-6);
   }
   if (s.backward) {
-    ffpa::BackwardInputs saved{out.out, out.lse, device.tensor({1, s.heads_q, s.nq, s.d}, kHalf, true),
-                               {}};
+    ffpa::BackwardInputs saved{
+        out.out, out.lse, device.tensor({1, s.heads_q, s.nq, s.d}, kHalf, true), {}};
     ffpa::BackwardOutputs g;
     g.dq = device.tensor({1, s.heads_q, s.nq, s.d}, kHalf, false);
     g.dk = device.tensor({1, s.heads_kv, s.nk, s.d}, kHalf, false);
@@ -165,7 +164,7 @@ void run(const Shape& s) {
     const ffpa::Workspace space{device.allocate(bytes), bytes};
     const double ms = median_ms([&] { return ok(backward(in, options, saved, g, space)); });
     std::printf(", backward %9.3f ms %7.1f TFLOP/s", ms, 2.5 * flops / ms);
-    const auto only = [&](Tensor ffpa::BackwardOutputs::*t) {
+    const auto only = [&](Tensor ffpa::BackwardOutputs::* t) {
       ffpa::BackwardOutputs one;
       one.*t = g.*t;
       return median_ms([&] { return ok(backward(in, options, saved, one, space)); });

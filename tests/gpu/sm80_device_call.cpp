@@ -26,17 +26,17 @@ DeviceCall::DeviceCall(TestCall& call, cudaStream_t stream)
     : options(call.options), call_(call), stream_(stream) {
   const AttentionInputs& in = call.inputs;
   inputs = in;
-  for (Tensor AttentionInputs::*t :
+  for (Tensor AttentionInputs::* t :
        {&AttentionInputs::q, &AttentionInputs::k, &AttentionInputs::v,
-        &AttentionInputs::cu_seqlens_q, &AttentionInputs::cu_seqlens_k,
-        &AttentionInputs::seqused_q, &AttentionInputs::seqused_k, &AttentionInputs::mask,
-        &AttentionInputs::alibi_slopes, &AttentionInputs::sink}) {
+        &AttentionInputs::cu_seqlens_q, &AttentionInputs::cu_seqlens_k, &AttentionInputs::seqused_q,
+        &AttentionInputs::seqused_k, &AttentionInputs::mask, &AttentionInputs::alibi_slopes,
+        &AttentionInputs::sink}) {
     inputs.*t = mirror(in.*t, false);
   }
   outputs = {mirror(call.outputs.out, true), mirror(call.outputs.lse, true)};
   saved = {outputs.out, outputs.lse, mirror(call.saved.dout, false),
            mirror(call.saved.dlse, false)};
-  for (Tensor BackwardOutputs::*t :
+  for (Tensor BackwardOutputs::* t :
        {&BackwardOutputs::dq, &BackwardOutputs::dk, &BackwardOutputs::dv, &BackwardOutputs::dsink,
         &BackwardOutputs::dmask}) {
     gradients.*t = mirror(call.gradients.*t, true);
@@ -104,8 +104,8 @@ reference::Result DeviceCall::results() {
   }
   check_cuda(cudaStreamSynchronize(stream_));
   using reference::read;
-  return {read(call_.outputs.out),  read(call_.outputs.lse),     read(call_.gradients.dq),
-          read(call_.gradients.dk), read(call_.gradients.dv),    read(call_.gradients.dsink),
+  return {read(call_.outputs.out),    read(call_.outputs.lse),  read(call_.gradients.dq),
+          read(call_.gradients.dk),   read(call_.gradients.dv), read(call_.gradients.dsink),
           read(call_.gradients.dmask)};
 }
 

@@ -21,9 +21,9 @@ int report(const char* what, const Status& status) {
 }
 
 int compare(const char* what, const reference::Result& a, const reference::Result& b) {
-  return report(what, same_bits("out", a.out, b.out)) + report(what, same_bits("lse", a.lse, b.lse)) +
-         report(what, same_bits("dq", a.dq, b.dq)) + report(what, same_bits("dk", a.dk, b.dk)) +
-         report(what, same_bits("dv", a.dv, b.dv));
+  return report(what, same_bits("out", a.out, b.out)) +
+         report(what, same_bits("lse", a.lse, b.lse)) + report(what, same_bits("dq", a.dq, b.dq)) +
+         report(what, same_bits("dk", a.dk, b.dk)) + report(what, same_bits("dv", a.dv, b.dv));
 }
 
 // The rows of a contiguous device tensor [1, heads, rows, columns], `row_stride` elements apart.
@@ -71,7 +71,8 @@ int check_offsets_past_2_31() {
   int faults = report("offsets", device.forward()) + report("offsets", device.backward());
   const reference::Result near = device.results();
   constexpr int64_t kStride = int64_t{1} << 26;
-  const Spread q(device.inputs.q, kStride), k(device.inputs.k, kStride), v(device.inputs.v, kStride);
+  const Spread q(device.inputs.q, kStride), k(device.inputs.k, kStride),
+      v(device.inputs.v, kStride);
   const Spread out(device.outputs.out, kStride), dout(device.saved.dout, kStride);
   const Spread dq(device.gradients.dq, kStride), dk(device.gradients.dk, kStride),
       dv(device.gradients.dv, kStride);
@@ -108,7 +109,8 @@ int check_graph_replay() {
   {
     DeviceCall captured(call, stream), eager(call, stream);
     size_t bytes[2];
-    faults += report("graph", forward_workspace_bytes(captured.inputs, captured.options, &bytes[0]));
+    faults +=
+        report("graph", forward_workspace_bytes(captured.inputs, captured.options, &bytes[0]));
     faults += report("graph", backward_workspace_bytes(captured.inputs, captured.options,
                                                        captured.gradients, &bytes[1]));
     void* spaces[2];

@@ -52,14 +52,8 @@ const FeatureCase kFeatureCases[] = {
     {kMaskGradient, [](Case* c) { c->mask = test::Mask::kFloat32; }},
     {kAlibi, [](Case* c) { c->alibi_rank = 1; }},
     {kDropout, [](Case* c) { c->options.dropout_p = 0.1; }},
-    {kSeqused,
-     [](Case* c) {
-       c->used_q = {3, 5};
-     }},
-    {kSeqused,
-     [](Case* c) {
-       c->used_k = {3, 5};
-     }},
+    {kSeqused, [](Case* c) { c->used_q = {3, 5}; }},
+    {kSeqused, [](Case* c) { c->used_k = {3, 5}; }},
     {kPacked, [](Case* c) { c->packed = true; }},
     {kLseGradient, [](Case* c) { c->dlse = true; }},
     {kDvDiffers, [](Case* c) { c->head_dim_v = 24; }},

@@ -142,7 +142,7 @@ double loss(const Call& c) {
   return sum;
 }
 
-void expect_gradient(Call c, Array Call::*input, const Array& gradient, const char* name) {
+void expect_gradient(Call c, Array Call::* input, const Array& gradient, const char* name) {
   ASSERT_EQ((c.*input).shape, gradient.shape) << name;
   constexpr double kStep = 1e-5;
   for (int64_t i = 0; i < gradient.numel(); ++i) {
@@ -208,21 +208,10 @@ const Option kOptions[] = {
        c->alibi_slopes = random_array(&random, {c->batch, c->heads_q}, 0.3);
      }},
     {"full mask",
-     [](Call* c) {
-       add_mask(c, {c->batch, c->heads_q, c->seqlen_q, c->seqlen_k}, true);
-     }},
-    {"head mask",
-     [](Call* c) {
-       add_mask(c, {c->heads_q, c->seqlen_q, c->seqlen_k}, false);
-     }},
-    {"key mask",
-     [](Call* c) {
-       add_mask(c, {1, 1, 1, c->seqlen_k}, true);
-     }},
-    {"query mask",
-     [](Call* c) {
-       add_mask(c, {c->seqlen_q, 1}, false);
-     }},
+     [](Call* c) { add_mask(c, {c->batch, c->heads_q, c->seqlen_q, c->seqlen_k}, true); }},
+    {"head mask", [](Call* c) { add_mask(c, {c->heads_q, c->seqlen_q, c->seqlen_k}, false); }},
+    {"key mask", [](Call* c) { add_mask(c, {1, 1, 1, c->seqlen_k}, true); }},
+    {"query mask", [](Call* c) { add_mask(c, {c->seqlen_q, 1}, false); }},
     {"bool mask",
      [](Call* c) {
        add_mask(c, {c->seqlen_q, c->seqlen_k}, false);
@@ -325,7 +314,7 @@ TEST(Reference, math_attention_has_the_error_of_its_dtype) {
       for (double& x : a->data) x = rounded(dtype, static_cast<float>(x));
     }
     const Result exact = attention(c), math = math_attention(c, dtype);
-    for (Array Result::*member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
+    for (Array Result::* member : {&Result::out, &Result::dq, &Result::dk, &Result::dv}) {
       double error = 0, size = 0;
       for (int64_t i = 0; i < (exact.*member).numel(); ++i) {
         error = std::max(error, std::abs((exact.*member).data[i] - (math.*member).data[i]));

@@ -16,7 +16,7 @@ using reference::Result;
 
 struct Named {
   const char* name;
-  Array Result::*member;
+  Array Result::* member;
 };
 constexpr Named kResults[] = {
     {"out", &Result::out}, {"lse", &Result::lse},     {"dq", &Result::dq},      {"dk", &Result::dk},

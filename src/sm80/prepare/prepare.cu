@@ -1,8 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
-#include "sm80/prepare/prepare.h"
-
 #include "sm80/make_params.h"
+#include "sm80/prepare/prepare.h"
 #include "sm80/tile/scores.cuh"
 #include "sm80/tile/sequence.cuh"
 
@@ -109,8 +108,8 @@ __global__ void __launch_bounds__(1024)
   for (int64_t token = threadIdx.x; token < total_q; token += 1024) {
     const int64_t batch = packed ? 0 : token / seqlen_q;
     const int64_t row = packed ? token : token % seqlen_q;
-    const float l = lse.data[batch * lse.batch_stride + head * lse.head_stride +
-                             row * lse.row_stride];
+    const float l =
+        lse.data[batch * lse.batch_stride + head * lse.head_stride + row * lse.row_stride];
     if (l != minus_infinity()) sum -= double{expf(logit - l)} * delta[head * total_q + token];
   }
   sums[threadIdx.x] = sum;
