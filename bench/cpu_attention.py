@@ -21,10 +21,9 @@ import subprocess
 import sys
 import time
 
+import ffpa_attn
 import torch
 import torch.nn.functional as F
-
-import ffpa_attn
 
 LIBRARIES = ("ffpa", "torch")
 
@@ -61,7 +60,7 @@ def seconds(function, *inputs):
 
 
 def measure_times(case, rounds, warmups=1):
-    """{library: (forward, backward)}: median seconds over rounds in which the libraries alternate."""
+    """{library: (forward, backward)}: median seconds; the libraries alternate."""
     inputs, dout = case.tensors()
     times = {library: ([], []) for library in LIBRARIES}
     for turn in range(warmups + rounds):
@@ -109,7 +108,15 @@ def measure_memory_apart(case, library, threads):
     # Freed memory goes back to the system at once, so that it is not counted as free room.
     environment = os.environ | {"MALLOC_MMAP_THRESHOLD_": "65536", "MALLOC_TRIM_THRESHOLD_": "0"}
     case_text = json.dumps(dataclasses.asdict(case))
-    command = [sys.executable, __file__, "--threads", str(threads), "--memory-of", library, case_text]
+    command = [
+        sys.executable,
+        __file__,
+        "--threads",
+        str(threads),
+        "--memory-of",
+        library,
+        case_text,
+    ]
     output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True)
     return json.loads(output.stdout)
 
@@ -118,7 +125,9 @@ def measure(case, options):
     """Two rows of the table: forward and backward."""
     times = measure_times(case, options.rounds)
     memory = {
-        library: (None, None) if options.no_memory else measure_memory_apart(case, library, options.threads)
+        library: (None, None)
+        if options.no_memory
+        else measure_memory_apart(case, library, options.threads)
         for library in LIBRARIES
     }
     for i, (name, products) in enumerate((("forward", 2), ("backward", 5))):
@@ -140,13 +149,15 @@ def table_line(row):
     memory = [f"{m:.2f}" if m else "-" for m in (row["ffpa_memory"], row["torch_memory"])]
     return (
         f"{row['dtype']:9} {row['head_dim']:4} {row['length']:5} {row['heads']:5}  {row['pass']:8}"
-        f" {row['ffpa_ms']:9.1f} {row['torch_ms']:9.1f} {row['speedup']:7.2f}x {row['ffpa_gflops']:10.0f}"
-        f" {row['torch_gflops']:10.0f}  {memory[0]:>12} {memory[1]:>6}"
+        f" {row['ffpa_ms']:9.1f} {row['torch_ms']:9.1f} {row['speedup']:7.2f}x"
+        f" {row['ffpa_gflops']:10.0f} {row['torch_gflops']:10.0f}  {memory[0]:>12} {memory[1]:>6}"
     )
 
 
 def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--head-dims", type=int, nargs="+", default=[512, 256, 64])
     parser.add_argument("--lengths", type=int, nargs="+", default=[1024, 4096])
     parser.add_argument("--dtypes", nargs="+", default=["float32", "bfloat16"])
@@ -168,13 +179,18 @@ def main():
         return
     cases = [
         Case(dtype, head_dim, length, options.heads or (8 if length < 4096 else 4))
-        for head_dim, length, dtype in itertools.product(options.head_dims, options.lengths, options.dtypes)
+        for head_dim, length, dtype in itertools.product(
+            options.head_dims, options.lengths, options.dtypes
+        )
     ]
     rows = []
     for number, case in enumerate(cases, 1):
         print(f"[{number}/{len(cases)}] {case}", file=sys.stderr, flush=True)
         rows += measure(case, options)
-    print(f"causal, batch 1, {options.threads} threads, medians of {options.rounds} rounds, torch {torch.__version__}")
+    print(
+        f"causal, batch 1, {options.threads} threads, medians of {options.rounds} rounds, "
+        f"torch {torch.__version__}"
+    )
     print("memory: peak / (inputs + outputs + statistics)")
     print(HEADER)
     for row in rows:
