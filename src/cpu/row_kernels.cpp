@@ -4,9 +4,11 @@
 
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/row_kernels.cpp"
+#include <hwy/foreach_target.h>  // includes this file once a target: before all -inl headers
+// clang-format off
 #include <hwy/contrib/math/math-inl.h>
-#include <hwy/foreach_target.h>
 #include <hwy/highway.h>
+// clang-format on
 
 #include <limits>
 
