@@ -12,10 +12,21 @@ from . import _library
 from ._arguments import Call
 
 
+class _Memory:
+    """The memory of an array as writable: DLPack does not export read-only arrays, such as those of
+    np.broadcast_to. Inputs are never written."""
+
+    def __init__(self, t: np.ndarray):
+        interface = dict(t.__array_interface__)
+        interface["data"] = (interface["data"][0], False)
+        self.__array_interface__ = interface
+        self.owner = t
+
+
 def _array(name: str, t: Any) -> np.ndarray:
     if not isinstance(t, np.ndarray):
         raise TypeError(f"{name}: expected a NumPy array, as q, got {type(t).__name__}")
-    return t
+    return t if t.flags.writeable else np.asarray(_Memory(t))
 
 
 def _rows(name: str, t: Any) -> np.ndarray:

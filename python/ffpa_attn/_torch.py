@@ -90,6 +90,8 @@ def _draw_rng(q: Tensor, batch: int, max_q: int, max_k: int) -> Tensor:
 def prepare(call: Call, draw: bool) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
     """-> (q, k, v [, pack]), the operators' options, packed. `draw`: draw the dropout mask."""
     q, k, v = _tensor("q", call.q), _tensor("k", call.k), _tensor("v", call.v)
+    if not (q.is_cuda or q.is_cpu):
+        raise ValueError(f"q: expected a CPU or CUDA tensor, got one on {q.device.type}")
     if call.nhd:
         q, k, v = (t.transpose(1, 2) for t in (q, k, v))
     q, k, v = _autocast(q, k, v)
