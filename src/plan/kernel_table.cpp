@@ -6,6 +6,7 @@
 #include "plan/plan.h"
 #ifdef FFPA_WITH_CUDA
 #include "sm80/launch.h"
+#include "sm90/launch.h"
 #endif
 
 namespace ffpa {
@@ -21,6 +22,20 @@ constexpr int kAnySm = 999;
 
 constexpr KernelRow kRows[] = {
 #ifdef FFPA_WITH_CUDA
+    {.name = "sm90_forward",
+     .backend = Backend::kSm90,
+     .device = DeviceType::kCuda,
+     .pass = Pass::kForward,
+     .min_sm = 90,
+     .max_sm = 90,
+     .dtypes = kHalfDtypes,
+     .min_head_dim = 264,
+     .max_head_dim = 512,
+     .head_dim_step = 8,
+     .features = kWindow | kCausal | kSoftcap | kSink | kSeqused | kPacked,
+     .workspace_bytes = sm90::forward_workspace_bytes,
+     .launch = sm90::forward,
+     .describe = sm90::describe_forward},
     {.name = "sm80_forward",
      .backend = Backend::kSm80,
      .device = DeviceType::kCuda,

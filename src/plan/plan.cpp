@@ -25,11 +25,18 @@ constexpr std::array kFeatureNames = {
     FeatureName{kLseGradient, "dlse"},
     FeatureName{kDvDiffers, "head_dim of v other than that of q"},
     FeatureName{kNonPositiveScale, "softmax_scale <= 0"},
+    FeatureName{kUnalignedRows, "rows of q, k or v off multiples of 16 bytes"},
 };
 
 std::string head_dims_text(const KernelRow& row) {
   return "head_dim " + std::to_string(row.min_head_dim) + ".." + std::to_string(row.max_head_dim) +
          " in steps of " + std::to_string(row.head_dim_step);
+}
+
+bool aligned_rows(const Rows& r, int element_bytes) {
+  const auto data = reinterpret_cast<uintptr_t>(r.data);
+  const int64_t strides = r.batch_stride | r.head_stride | r.row_stride;
+  return data % 16 == 0 && strides * element_bytes % 16 == 0;
 }
 
 bool serves_head_dim(const KernelRow& row, int64_t d) {
@@ -81,6 +88,9 @@ uint32_t features_of(const Problem& p, Pass pass) {
   add(p.packed, kPacked);
   add(p.head_dim_v != p.head_dim_qk, kDvDiffers);
   add(p.softmax_scale <= 0, kNonPositiveScale);
+  const int bytes = dtype_bytes(p.dtype);
+  add(!aligned_rows(p.q, bytes) || !aligned_rows(p.k, bytes) || !aligned_rows(p.v, bytes),
+      kUnalignedRows);
   if (pass == Pass::kBackward) {
     add(p.dlse.defined(), kLseGradient);
     add(p.dmask.defined(), kMaskGradient);

@@ -31,7 +31,8 @@ enum Feature : uint32_t {
   kLseGradient = 1 << 10,
   kDvDiffers = 1 << 11,  // head_dim_v != head_dim_qk
   kNonPositiveScale = 1 << 12,
-  kAllFeatures = (1 << 13) - 1,
+  kUnalignedRows = 1 << 13,  // q, k or v has rows that do not start at multiples of 16 bytes
+  kAllFeatures = (1 << 14) - 1,
 };
 
 struct KernelRow {

@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+#include "sm90/launch.h"
+
+#include <algorithm>
+
+#include "sm90/device.h"
+#include "sm90/forward/launch.h"
+#include "sm90/schedule/prepare.h"
+#include "sm90/tensor_map.h"
+
+namespace ffpa::sm90 {
+namespace {
+
+constexpr float kLog2e = 1.44269504088896f;
+constexpr int64_t kSectionBytes = 32 << 20;  // K and V of a section stay in the 50 MB of L2
+constexpr size_t kWorkspaceAlignment = 256;
+
+struct Instance {
+  int head_dim;
+  DType dtype;
+  int block_m, block_n;
+  uint32_t v_groups;  // of 64 columns that one copy of V moves; 1: a copy a group
+  uint32_t v_rows;
+  cudaError_t (*launch)(const ForwardParams&, int ctas, cudaStream_t);
+  BarrierEntry (*barrier)(int i);
+  int barriers;
+};
+
+template <int kHeadDim, DType kDType>
+constexpr Instance make_instance() {
+  using Config = ForwardConfig<kHeadDim, kDType>;
+  using S = typename Config::SharedMemory;
+  return {.head_dim = kHeadDim,
+          .dtype = kDType,
+          .block_m = Config::kBlockM,
+          .block_n = Config::kBlockN,
+          .v_groups = Config::kHalf % 64 == 0 ? Config::kHalf / 64 : 1,
+          .v_rows = Config::kVRows,
+          .launch = launch_forward<Config>,
+          .barrier = S::entry,
+          .barriers = S::kNumBarriers};
+}
+
+constexpr Instance kInstances[] = {
+    make_instance<320, DType::kBFloat16>(), make_instance<320, DType::kFloat16>(),
+    make_instance<384, DType::kBFloat16>(), make_instance<384, DType::kFloat16>(),
+    make_instance<448, DType::kBFloat16>(), make_instance<448, DType::kFloat16>(),
+    make_instance<512, DType::kBFloat16>(), make_instance<512, DType::kFloat16>(),
+};
+
+const Instance& instance_of(const Problem& p) {
+  for (const Instance& i : kInstances) {
+    if (i.dtype == p.dtype && std::max(p.head_dim_qk, p.head_dim_v) <= i.head_dim) return i;
+  }
+  return kInstances[std::size(kInstances) - 1];  // the plan asks for no other head dims
+}
+
+std::string describe_report(const WaitReport& r) {
+  static const char* const kRoles[] = {"consumer 0", "consumer 1", "producer 0", "producer 1",
+                                       "scheduler"};
+  const uint32_t role = r.thread < 256 ? r.thread / 128 : r.thread / 32 - 6;
+  std::string kernel = "?", barrier = "?";
+  if (r.kernel < std::size(kInstances)) {
+    const Instance& k = kInstances[r.kernel];
+    kernel = "forward, head_dim " + std::to_string(k.head_dim) + ", " + dtype_name(k.dtype);
+    for (int i = 0; i < k.barriers; ++i) {
+      const BarrierEntry e = k.barrier(i);
+      if (e.barrier.offset != r.barrier) continue;
+      barrier = e.event;
+      if (e.w >= 0) barrier += "[" + std::to_string(e.w) + "]";
+      if (e.s >= 0) barrier += "[" + std::to_string(e.s) + "]";
+    }
+  }
+  return "a kernel gave up a wait (" + kernel +
+         "): " + (role < std::size(kRoles) ? kRoles[role] : "?") + " of CTA " +
+         std::to_string(r.cta) + " waited for " + barrier + ", phase parity " +
+         std::to_string(r.parity) + ", in its tile " + std::to_string(r.n) + ": sequence " +
+         std::to_string(r.sequence) + ", head " + std::to_string(r.head) + ", query row " +
+         std::to_string(r.q_row) + ". The CUDA context is lost";
+}
+
+int64_t list_capacity(const Problem& p, const Instance& i) {
+  return p.packed ? max_sequence_tiles(p.total_q, p.batch, i.block_m) : 0;
+}
+
+WorkOrder make_order(const Problem& p, const Instance& i) {
+  WorkOrder o{};
+  o.heads_kv = int32_t(p.heads_kv);
+  o.group = int32_t(p.group());
+  o.streams = int32_t(p.packed ? p.heads_kv : p.batch * p.heads_kv);
+  o.tiles = ceil_div(int32_t(p.seqlen_q), i.block_m);
+  o.descending = p.window_left == kUnbounded && p.window_right != kUnbounded;
+  const int64_t rows = p.packed ? p.total_k : p.seqlen_k;
+  const int64_t bytes = rows * (p.head_dim_qk + p.head_dim_v) * 2;
+  const int64_t most = bytes > 0 ? kSectionBytes / bytes : o.streams;
+  // Tiles of one length go stream by stream: the CTAs then walk the same keys in step.
+  const bool by_length = p.packed || o.descending;
+  o.section_streams = by_length ? int32_t(std::clamp<int64_t>(most, 1, o.streams)) : 1;
+  return o;
+}
+
+Status make_maps(const Problem& p, const Instance& i, ForwardParams* x) {
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t length_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t length_k = p.packed ? p.total_k : p.seqlen_k;
+  FFPA_RETURN_IF_ERROR(make_ragged_map(
+      {"q", p.q, p.dtype, batch, p.heads_q, length_q, p.head_dim_qk, uint32_t(i.block_m), 1}, &x->q,
+      &x->q_units));
+  if (length_k == 0) return {};  // no tile has keys: K and V are never copied
+  x->v_grouped = i.v_groups > 1 && p.head_dim_v % 64 == 0;
+  FFPA_RETURN_IF_ERROR(make_ragged_map(
+      {"k", p.k, p.dtype, batch, p.heads_kv, length_k, p.head_dim_qk, uint32_t(i.block_n), 1},
+      &x->k, &x->k_units));
+  return make_ragged_map({"v", p.v, p.dtype, batch, p.heads_kv, length_k, p.head_dim_v, i.v_rows,
+                          x->v_grouped ? i.v_groups : 1},
+                         &x->v, &x->v_units);
+}
+
+ForwardParams make_params(const Problem& p, const Instance& i) {
+  ForwardParams x{};
+  x.head_dim_v = int32_t(p.head_dim_v);
+  x.sequences = {.cu_q = p.cu_seqlens_q,
+                 .cu_k = p.cu_seqlens_k,
+                 .used_q = p.seqused_q,
+                 .used_k = p.seqused_k,
+                 .batch = int32_t(p.batch),
+                 .rows_q = int32_t(p.packed ? p.total_q : p.seqlen_q),
+                 .rows_k = int32_t(p.packed ? p.total_k : p.seqlen_k)};
+  x.order = make_order(p, i);
+  x.window_left = p.window_left;
+  x.window_right = p.window_right;
+  x.scale = p.softmax_scale * kLog2e;
+  if (p.softcap > 0) {
+    x.cap_scale = p.softmax_scale / p.softcap;
+    x.scale = p.softcap * kLog2e;
+  }
+  x.sink = p.sink;
+  x.sink_stride = p.sink_stride;
+  x.out = p.out.data;
+  x.out_batch = p.out.batch_stride;
+  x.out_head = p.out.head_stride;
+  x.out_row = p.out.row_stride;
+  x.lse = p.lse.defined() ? p.lse.data : nullptr;
+  x.lse_batch = p.lse.batch_stride;
+  x.lse_head = p.lse.head_stride;
+  x.lse_row = p.lse.row_stride;
+  x.kernel = uint32_t(&i - kInstances);
+  return x;
+}
+
+// Fills the work list of a pack, on the device.
+Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStream_t stream,
+               ForwardParams* x) {
+  auto* count = static_cast<int32_t*>(workspace.data);
+  auto* list =
+      reinterpret_cast<SequenceTile*>(static_cast<char*>(workspace.data) + kWorkspaceAlignment);
+  x->list = list;
+  x->list_count = count;
+  int32_t shift = 0;
+  while ((p.total_k / i.block_n + 1) >> shift >= kTileClasses) ++shift;
+  return to_status(prepare_work_list({.sequences = x->sequences,
+                                      .window_left = p.window_left,
+                                      .window_right = p.window_right,
+                                      .block_m = i.block_m,
+                                      .block_n = i.block_n,
+                                      .list = list,
+                                      .count = count,
+                                      .capacity = int32_t(list_capacity(p, i)),
+                                      .class_shift = shift},
+                                     stream));
+}
+
+}  // namespace
+
+size_t forward_workspace_bytes(const Problem& p) {
+  if (!p.packed) return 0;
+  const size_t bytes =
+      kWorkspaceAlignment + size_t(list_capacity(p, instance_of(p))) * sizeof(SequenceTile);
+  return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
+}
+
+Status forward(const Problem& p, Workspace workspace, void* to) {
+  const auto stream = static_cast<cudaStream_t>(to);
+  const DeviceGuard guard(p.device_index);
+  FFPA_RETURN_IF_ERROR(guard.status());
+  const Device* device = nullptr;
+  FFPA_RETURN_IF_ERROR(current_device(p.device_index, &device));
+  if (device->report->expired) return Status::runtime(describe_report(*device->report));
+  if (p.total_q == 0 || p.heads_q == 0) return {};
+
+  const Instance& i = instance_of(p);
+  ForwardParams x = make_params(p, i);
+  x.report = device->device_report;
+  FFPA_RETURN_IF_ERROR(make_maps(p, i, &x));
+  const int64_t tiles = p.packed ? list_capacity(p, i) : x.order.tiles;
+  const int64_t items = tiles * x.order.streams * x.order.group;
+  if (items >= int64_t{1} << 31) {
+    return Status::unsupported(
+        "q", "fewer than 2^31 tiles of " + std::to_string(i.block_m) + " rows over all heads",
+        std::to_string(items));
+  }
+  if (p.packed) FFPA_RETURN_IF_ERROR(prepare(p, i, workspace, stream, &x));
+  return to_status(i.launch(x, int(std::min<int64_t>(items, device->sm_count)), stream));
+}
+
+std::string describe_forward(const Problem& p) {
+  const Instance& i = instance_of(p);
+  return "wgmma, tiles of " + std::to_string(i.block_m) + " queries x " +
+         std::to_string(i.block_n) + " keys, head_dim " + std::to_string(i.head_dim);
+}
+
+}  // namespace ffpa::sm90

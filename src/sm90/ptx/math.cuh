@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+#pragma once
+
+#include <cstdint>
+
+#include "ffpa/tensor.h"
+
+namespace ffpa::sm90::ptx {
+
+__device__ __forceinline__ float exp2_approx(float x) {
+  float y;
+  asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+__device__ __forceinline__ float reciprocal_approx(float x) {
+  float y;
+  asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+  return y;
+}
+// Two halves of the dtype, `lo` in the lower bits.
+template <DType kDType>
+__device__ __forceinline__ uint32_t pack(float lo, float hi) {
+  static_assert(kDType == DType::kBFloat16 || kDType == DType::kFloat16);
+  uint32_t r;
+  if constexpr (kDType == DType::kBFloat16) {
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  } else {
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
+  }
+  return r;
+}
+
+}  // namespace ffpa::sm90::ptx

@@ -1,0 +1,66 @@
+// SPDX-License-Identifier: Apache-2.0
+// Copyright 2026 the ffpa authors
+#include "sm90/tensor_map.h"
+
+#include <cudaTypedefs.h>
+#include <cuda_runtime_api.h>
+
+#include <numeric>
+
+namespace ffpa::sm90 {
+namespace {
+
+constexpr int64_t kMaxCoordinate = (int64_t{1} << 31) - 1;
+constexpr int64_t kMaxStride = int64_t{1} << 40;
+
+PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
+  static const auto encoder = [] {
+    void* f = nullptr;
+    cudaDriverEntryPointQueryResult result;
+    cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &f, 12000, cudaEnableDefault,
+                                     &result);
+    return reinterpret_cast<PFN_cuTensorMapEncodeTiled_v12000>(f);
+  }();
+  return encoder;
+}
+
+}  // namespace
+
+Status make_ragged_map(const RaggedTensor& t, CUtensorMap* map, RaggedUnits* units) {
+  // One row: its stride is never used, but a map needs one.
+  const int64_t row = t.length > 1 ? t.rows.row_stride * 2 : (t.head_dim * 2 + 15) / 16 * 16;
+  const int64_t head = t.rows.head_stride * 2, batch = t.rows.batch_stride * 2;
+  const int64_t unit = std::gcd(std::gcd(row, head), batch);
+  *units = {int32_t(t.length), batch / unit, head / unit, row / unit};
+  const int64_t last =
+      (t.batch - 1) * units->batch + (t.heads - 1) * units->head + t.length * units->row;
+  if (last >= kMaxCoordinate || row >= kMaxStride || unit >= kMaxStride) {
+    return Status::unsupported(t.name, "strides that a tensor map can count in",
+                               "rows every " + std::to_string(row) + " bytes, in all " +
+                                   std::to_string(last) + " units of " + std::to_string(unit));
+  }
+
+  const bool grouped = t.groups > 1;
+  const cuuint64_t dims[4] = {grouped ? 64u : cuuint64_t(t.head_dim), cuuint64_t(t.length),
+                              grouped ? cuuint64_t(t.head_dim / 64) : cuuint64_t(last + 1),
+                              cuuint64_t(last + 1)};
+  const cuuint64_t strides[3] = {cuuint64_t(row), grouped ? 128u : cuuint64_t(unit),
+                                 cuuint64_t(unit)};
+  const cuuint32_t box[4] = {64, t.box_rows, t.groups, 1}, steps[4] = {1, 1, 1, 1};
+  const auto encode = tensor_map_encoder();
+  if (!encode) return Status::runtime("CUDA: the driver has no cuTensorMapEncodeTiled");
+  const CUresult result =
+      encode(map,
+             t.dtype == DType::kBFloat16 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16
+                                         : CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+             grouped ? 4 : 3, t.rows.data - row * t.length, dims, strides, box, steps,
+             CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_128B,
+             CU_TENSOR_MAP_L2_PROMOTION_L2_256B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+  if (result != CUDA_SUCCESS) {
+    return Status::runtime(std::string(t.name) + ": the driver refused its tensor map, error " +
+                           std::to_string(int(result)));
+  }
+  return {};
+}
+
+}  // namespace ffpa::sm90

@@ -1,0 +1,18 @@
+# SPDX-License-Identifier: Apache-2.0
+# Copyright 2026 the ffpa authors
+#
+# What `./run gpu-test` runs: CTest label gpu.
+add_executable(ffpa_gpu_tests
+  gpu/forward_cases.cpp
+  gpu/gpu_tests.cpp
+  gpu/sm80_device_call.cpp)
+target_link_libraries(ffpa_gpu_tests PRIVATE ffpa_test_support GTest::gtest CUDA::cudart_static)
+target_compile_options(ffpa_gpu_tests PRIVATE -Wall -Wextra)
+if(EXISTS /dev/nvidia0)
+  add_test(NAME gpu COMMAND ffpa_gpu_tests)
+  set_tests_properties(gpu PROPERTIES LABELS gpu)
+endif()
+
+add_executable(ffpa_gpu_forward ${PROJECT_SOURCE_DIR}/bench/gpu_forward.cpp)
+target_link_libraries(ffpa_gpu_forward PRIVATE ffpa::ffpa CUDA::cudart_static ${CMAKE_DL_LIBS})
+target_compile_options(ffpa_gpu_forward PRIVATE -Wall -Wextra)
