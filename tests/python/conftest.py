@@ -23,7 +23,7 @@ def pytest_report_header(config):
 
 
 @pytest.fixture(autouse=True)
-def _seed():
+def _one_seed():
     if HAS_TORCH:
         import torch
 
