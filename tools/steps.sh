@@ -15,8 +15,10 @@ build() {
 run_demo() {
   need_packages "${BUILD_PACKAGES[@]}"
   need_venv build.txt
-  need_cuda
-  build demo release -DFFPA_BUILD_TESTS=OFF "${CUDA_OPTIONS[@]}"
+  # Without a GPU the CUDA kernels would take minutes to build and not run.
+  CUDA_OPTIONS=(-DFFPA_CUDA=OFF)
+  if has_gpu; then need_cuda; fi
+  build demo release -DFFPA_BUILD_TESTS=OFF "${CUDA_OPTIONS[@]}" -DFFPA_CUDA_ARCHITECTURES=native
   build/demo/app/ffpa demo "$@"
 }
 
@@ -106,6 +108,6 @@ run_gpu_test() {
   need_packages "${TEST_PACKAGES[@]}"
   need_venv build.txt
   need_cuda
-  build gpu cuda "${CUDA_OPTIONS[@]}"
+  build gpu cuda "${CUDA_OPTIONS[@]}" -DFFPA_CUDA_ARCHITECTURES=native
   "$VENV/bin/ctest" --test-dir build/gpu --output-on-failure -L gpu "$@"
 }
