@@ -20,7 +20,7 @@ struct Instance {
   int head_dim;
   DType dtype;
   int block_m, block_n;
-  uint32_t v_groups;  // of 64 columns that one copy of V moves; 1: a copy a group
+  int columns[2];  // of V for each warpgroup
   uint32_t v_rows;
   cudaError_t (*launch)(const ForwardParams&, int ctas, cudaStream_t);
   BarrierEntry (*barrier)(int i);
@@ -35,7 +35,7 @@ constexpr Instance make_instance() {
           .dtype = kDType,
           .block_m = Config::kBlockM,
           .block_n = Config::kBlockN,
-          .v_groups = Config::kHalf % 64 == 0 ? Config::kHalf / 64 : 1,
+          .columns = {Config::kColumns0, Config::kColumns1},
           .v_rows = Config::kVRows,
           .launch = launch_forward<Config>,
           .barrier = S::entry,
@@ -105,16 +105,20 @@ Status make_maps(const Problem& p, const Instance& i, ForwardParams* x) {
   const int64_t length_q = p.packed ? p.total_q : p.seqlen_q;
   const int64_t length_k = p.packed ? p.total_k : p.seqlen_k;
   FFPA_RETURN_IF_ERROR(make_ragged_map(
-      {"q", p.q, p.dtype, batch, p.heads_q, length_q, p.head_dim_qk, uint32_t(i.block_m), 1}, &x->q,
+      {"q", p.q, p.dtype, batch, p.heads_q, length_q, p.head_dim_qk, uint32_t(i.block_m), 0}, &x->q,
       &x->q_units));
   if (length_k == 0) return {};  // no tile has keys: K and V are never copied
-  x->v_grouped = i.v_groups > 1 && p.head_dim_v % 64 == 0;
+  x->v_grouped = p.head_dim_v % 64 == 0;
   FFPA_RETURN_IF_ERROR(make_ragged_map(
-      {"k", p.k, p.dtype, batch, p.heads_kv, length_k, p.head_dim_qk, uint32_t(i.block_n), 1},
+      {"k", p.k, p.dtype, batch, p.heads_kv, length_k, p.head_dim_qk, uint32_t(i.block_n), 0},
       &x->k, &x->k_units));
-  return make_ragged_map({"v", p.v, p.dtype, batch, p.heads_kv, length_k, p.head_dim_v, i.v_rows,
-                          x->v_grouped ? i.v_groups : 1},
-                         &x->v, &x->v_units);
+  for (int w = 0; w < 2; ++w) {
+    const uint32_t groups = x->v_grouped ? uint32_t(i.columns[w] / 64) : 0;
+    FFPA_RETURN_IF_ERROR(make_ragged_map(
+        {"v", p.v, p.dtype, batch, p.heads_kv, length_k, p.head_dim_v, i.v_rows, groups}, &x->v[w],
+        &x->v_units));
+  }
+  return {};
 }
 
 ForwardParams make_params(const Problem& p, const Instance& i) {
@@ -141,6 +145,8 @@ ForwardParams make_params(const Problem& p, const Instance& i) {
   x.out_batch = p.out.batch_stride;
   x.out_head = p.out.head_stride;
   x.out_row = p.out.row_stride;
+  const int64_t out_strides = x.out_batch | x.out_head | x.out_row;
+  x.out_aligned = reinterpret_cast<uintptr_t>(x.out) % 16 == 0 && out_strides % 8 == 0;
   x.lse = p.lse.defined() ? p.lse.data : nullptr;
   x.lse_batch = p.lse.batch_stride;
   x.lse_head = p.lse.head_stride;
@@ -152,7 +158,7 @@ ForwardParams make_params(const Problem& p, const Instance& i) {
 // Fills the work list of a pack, on the device.
 Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStream_t stream,
                ForwardParams* x) {
-  auto* count = static_cast<int32_t*>(workspace.data);
+  auto* count = static_cast<int32_t*>(workspace.data) + 1;
   auto* list =
       reinterpret_cast<SequenceTile*>(static_cast<char*>(workspace.data) + kWorkspaceAlignment);
   x->list = list;
@@ -173,8 +179,8 @@ Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStr
 
 }  // namespace
 
+// {next item, length of the list} and the list.
 size_t forward_workspace_bytes(const Problem& p) {
-  if (!p.packed) return 0;
   const size_t bytes =
       kWorkspaceAlignment + size_t(list_capacity(p, instance_of(p))) * sizeof(SequenceTile);
   return (bytes + kWorkspaceAlignment - 1) / kWorkspaceAlignment * kWorkspaceAlignment;
@@ -199,6 +205,10 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
     return Status::unsupported(
         "q", "fewer than 2^31 tiles of " + std::to_string(i.block_m) + " rows over all heads",
         std::to_string(items));
+  }
+  if (items > device->sm_count) {
+    x.next_item = static_cast<uint32_t*>(workspace.data);
+    FFPA_RETURN_IF_ERROR(to_status(cudaMemsetAsync(x.next_item, 0, sizeof(uint32_t), stream)));
   }
   if (p.packed) FFPA_RETURN_IF_ERROR(prepare(p, i, workspace, stream, &x));
   return to_status(i.launch(x, int(std::min<int64_t>(items, device->sm_count)), stream));

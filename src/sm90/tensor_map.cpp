@@ -40,13 +40,13 @@ Status make_ragged_map(const RaggedTensor& t, CUtensorMap* map, RaggedUnits* uni
                                    std::to_string(last) + " units of " + std::to_string(unit));
   }
 
-  const bool grouped = t.groups > 1;
+  const bool grouped = t.groups > 0;
   const cuuint64_t dims[4] = {grouped ? 64u : cuuint64_t(t.head_dim), cuuint64_t(t.length),
                               grouped ? cuuint64_t(t.head_dim / 64) : cuuint64_t(last + 1),
                               cuuint64_t(last + 1)};
   const cuuint64_t strides[3] = {cuuint64_t(row), grouped ? 128u : cuuint64_t(unit),
                                  cuuint64_t(unit)};
-  const cuuint32_t box[4] = {64, t.box_rows, t.groups, 1}, steps[4] = {1, 1, 1, 1};
+  const cuuint32_t box[4] = {64, t.box_rows, grouped ? t.groups : 1, 1}, steps[4] = {1, 1, 1, 1};
   const auto encode = tensor_map_encoder();
   if (!encode) return Status::runtime("CUDA: the driver has no cuTensorMapEncodeTiled");
   const CUresult result =

@@ -12,7 +12,7 @@
 namespace ffpa::sm90 {
 
 // A tensor, and the box of [rows, columns] that one copy moves. Boxes have 64 columns, 128-byte
-// swizzle, unless `groups` > 1: then that many of 64 columns, one behind the other.
+// swizzle; with `groups` that many of 64 columns, one behind the other.
 struct RaggedTensor {
   const char* name;  // for errors
   Rows rows;

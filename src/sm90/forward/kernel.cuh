@@ -36,7 +36,13 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   } else {
     ptx::setmaxnreg_inc<Config::kConsumerRegisters>();
     ForwardMachine<Config> machine(params, smem, warpgroup);
-    Consumer<ForwardMachine<Config>>(machine, warpgroup).run();
+    if constexpr (Config::kColumns0 == Config::kColumns1) {
+      Consumer<ForwardMachine<Config>, Config::kColumns0>(machine, warpgroup).run();
+    } else if (warpgroup == 0) {
+      Consumer<ForwardMachine<Config>, Config::kColumns0>(machine, 0).run();
+    } else {
+      Consumer<ForwardMachine<Config>, Config::kColumns1>(machine, 1).run();
+    }
   }
 
   if (params.head_dim_v >= 0) return;  // always

@@ -19,12 +19,17 @@
 
 namespace ffpa::sm90 {
 
+#ifdef FFPA_TEST_FAULT
+__device__ int fault_role = -1;  // its arrivals stay away: a test of the bounded waits
+#endif
+
 template <class Config_>
 struct ForwardMachine {
   using Config = Config_;
   using S = typename Config::SharedMemory;
+  template <int kColumns>
   struct Output {
-    float x[Config::kHalf / 2];
+    float x[kColumns / 2];
   };
   struct Scores {
     float x[64];
@@ -69,21 +74,30 @@ struct ForwardMachine {
   FFPA_ROLE static int uniform(int x) { return __shfl_sync(~0u, x, 0); }
 
   // --- barriers
+  FFPA_ROLE bool arrives() const {
+#ifdef FFPA_TEST_FAULT
+    return role != fault_role;
+#else
+    return true;
+#endif
+  }
   FFPA_ROLE void wait(Barrier b, uint32_t parity) { ptx::mbarrier_wait(smem + b.offset, parity); }
   FFPA_ROLE void arrive_one(Barrier b) {
-    if (threadIdx.x % 128 == 0) ptx::mbarrier_arrive(smem + b.offset);
+    if (threadIdx.x % 128 == 0 && arrives()) ptx::mbarrier_arrive(smem + b.offset);
   }
   FFPA_ROLE void arrive_warps(Barrier b) {
     __syncwarp();
-    if (threadIdx.x % 32 == 0) ptx::mbarrier_arrive(smem + b.offset);
+    if (threadIdx.x % 32 == 0 && arrives()) ptx::mbarrier_arrive(smem + b.offset);
   }
-  FFPA_ROLE void arrive_all(Barrier b) { ptx::mbarrier_arrive(smem + b.offset); }
+  FFPA_ROLE void arrive_all(Barrier b) {
+    if (arrives()) ptx::mbarrier_arrive(smem + b.offset);
+  }
   FFPA_ROLE void fence_async_proxy() { ptx::fence_proxy_async(); }
 
   // --- copies, by one lane of the producer's warp. The whole warp runs the role, so that ptxas
   // keeps addresses in uniform registers; in a one-lane branch each TMA instruction becomes a loop.
   FFPA_ROLE void expect(Barrier b, uint32_t bytes) {
-    if (ptx::elect_one()) ptx::mbarrier_arrive_expect(smem + b.offset, bytes);
+    if (ptx::elect_one() && arrives()) ptx::mbarrier_arrive_expect(smem + b.offset, bytes);
   }
   FFPA_ROLE void load_q(Buffer to, Barrier ready, Buffer tile) {
     const int x = uniform(field(tile, offsetof(WorkTile, q_x)));
@@ -99,19 +113,17 @@ struct ForwardMachine {
   FFPA_ROLE void load_v(Buffer to, Barrier ready, const Copies& t, int block, int c, int w) {
     // Not past the last key: a box that lies outside the map as a whole faults.
     const int x = t.k_x + min(block * Config::kBlockN + c * Config::kVRows, t.last_key);
-    if constexpr (Config::kHalf % 64 == 0) {
-      if (params.v_grouped) {
-        if (ptx::elect_one()) {
-          ptx::tma_load_4d(smem + to.offset, params.v, smem + ready.offset, 0, x,
-                           w * (Config::kHalf / 64), t.v_origin);
-        }
-        return;
+    if (params.v_grouped) {
+      if (ptx::elect_one()) {
+        ptx::tma_load_4d(smem + to.offset, params.v[w], smem + ready.offset, 0, x,
+                         Config::first_column(w) / 64, t.v_origin);
       }
+      return;
     }
     FFPA_NO_UNROLL
-    for (int g = 0; g < Config::kVBoxes; ++g) {
-      const int column = min(w * Config::kHalf + 64 * g, params.head_dim_v - 8);
-      load(params.v, to.offset + g * Config::kVRows * 128, ready, column, x, t.v_origin);
+    for (int g = 0; g < Config::columns(w) / 64; ++g) {
+      const int column = min(Config::first_column(w) + 64 * g, params.head_dim_v - 8);
+      load(params.v[w], to.offset + g * Config::kVRows * 128, ready, column, x, t.v_origin);
     }
   }
   FFPA_ROLE void load(const CUtensorMap& map, uint32_t to, Barrier ready, int column, int x,
@@ -137,21 +149,28 @@ struct ForwardMachine {
     }
     ptx::wgmma_commit_group();
   }
-  // O += P[64 x 32c..32c+31] V[32 x kHalf]; P in shared memory, two tiles of 64 keys
-  using MmaPv = ptx::Wgmma<Config::kHalf, Config::kDType, true>;
-  FFPA_ROLE void pv(Output& rO, Buffer p, Buffer v, int /*block*/, int c) {
+  // O += P[64 x 32c..32c+31] V[32 x kColumns]; P in shared memory, two tiles of 64 keys
+  template <int kColumns>
+  FFPA_ROLE void pv(Output<kColumns>& rO, Buffer p, Buffer v, int /*block*/, int c) {
     ptx::wgmma_fence();
     const uint64_t a = k_major(p.offset + c / 2 * 8192 + c % 2 * 64), b = mn_major(v.offset);
     FFPA_UNROLL
-    for (int i = 0; i < 2; ++i) MmaPv::ss(rO.x, a + kStepKMajor * i, b + kStepMnMajor * i, true);
+    for (int i = 0; i < 2; ++i) {
+      ptx::Wgmma<kColumns, Config::kDType, true>::ss(rO.x, a + kStepKMajor * i,
+                                                     b + kStepMnMajor * i, true);
+    }
     ptx::wgmma_commit_group();
   }
   // the same with P in registers
-  FFPA_ROLE void pv(Output& rO, const Probs& rP, Buffer v, int /*block*/, int c) {
+  template <int kColumns>
+  FFPA_ROLE void pv(Output<kColumns>& rO, const Probs& rP, Buffer v, int /*block*/, int c) {
     ptx::wgmma_fence();
     const uint64_t b = mn_major(v.offset);
     FFPA_UNROLL
-    for (int i = 0; i < 2; ++i) MmaPv::rs(rO.x, &rP.x[4 * (2 * c + i)], b + kStepMnMajor * i, true);
+    for (int i = 0; i < 2; ++i) {
+      ptx::Wgmma<kColumns, Config::kDType, true>::rs(rO.x, &rP.x[4 * (2 * c + i)],
+                                                     b + kStepMnMajor * i, true);
+    }
     ptx::wgmma_commit_group();
   }
   FFPA_ROLE uint64_t k_major(uint32_t offset) const { return wgmma_descriptor(smem + offset, 16); }
@@ -160,9 +179,10 @@ struct ForwardMachine {
   }
 
   // --- softmax
-  FFPA_ROLE void clear(Output& rO, Rows& rows) {
+  template <int kColumns>
+  FFPA_ROLE void clear(Output<kColumns>& rO, Rows& rows) {
     FFPA_UNROLL
-    for (int i = 0; i < Config::kHalf / 2; ++i) rO.x[i] = 0;
+    for (int i = 0; i < kColumns / 2; ++i) rO.x[i] = 0;
     rows = empty_rows();
   }
   FFPA_ROLE bool has_softcap() const { return params.cap_scale != 0; }
@@ -182,7 +202,8 @@ struct ForwardMachine {
     softmax_block<Config::kDType>(rS.x, rP.x, mine, rows, params.scale, half_way);
   }
   // No wgmma may be in flight on rO.
-  FFPA_ROLE void rescale(Output& rO, Rows& rows, const Rows& next) {
+  template <int kColumns>
+  FFPA_ROLE void rescale(Output<kColumns>& rO, Rows& rows, const Rows& next) {
     rescale_output(rO.x, rows, next);
   }
 
@@ -223,7 +244,8 @@ struct ForwardMachine {
   }
 
   // --- results
-  FFPA_ROLE void store(const Output& rO, const Rows& rows, Buffer tile, int w);
+  template <int kColumns>
+  FFPA_ROLE void store(const Output<kColumns>& rO, const Rows& rows, Buffer tile, int w);
 };
 
 }  // namespace ffpa::sm90

@@ -25,7 +25,7 @@ struct RaggedUnits {
 };
 
 struct ForwardParams {
-  CUtensorMap q, k, v;
+  CUtensorMap q, k, v[2];  // V for each warpgroup
   RaggedUnits q_units, k_units, v_units;
   bool v_grouped;  // the map of V counts groups of 64 columns: one copy for a whole chunk
   int32_t head_dim_v;
@@ -34,6 +34,7 @@ struct ForwardParams {
   WorkOrder order;
   const SequenceTile* list;  // packed
   const int32_t* list_count;
+  uint32_t* next_item;  // items handed out past the first of each CTA; null: there are none
   int32_t window_left, window_right;
 
   // In units of log2: P = exp2(scale S - max), with S = cap tanh(cap_scale Q K) under a softcap.
@@ -44,6 +45,7 @@ struct ForwardParams {
 
   void* out;
   int64_t out_batch, out_head, out_row;  // strides, elements
+  bool out_aligned;                      // all rows start at multiples of 16 bytes
   float* lse;                            // null: not wanted; natural log
   int64_t lse_batch, lse_head, lse_row;
 

@@ -69,18 +69,21 @@ FFPA_ROLE void produce(M& m, const int w) {
     if (blocks.done()) break;
 
     const auto load_k = [&](int block) {
-      const Pass pass = ring.pass(Config::kKChunks);
+      const Pass pass = ring.pass(Config::kKPass);
       FFPA_NO_UNROLL
       for (int c = 0; c < Config::kKChunks; ++c) {
         ring.fill(pass, c, Config::kKBytes,
                   [&](Buffer to, Barrier ready) { m.load_k(to, ready, copies, block, c); });
+      }
+      for (int c = Config::kKChunks; c < Config::kKPass; ++c) {
+        ring.fill(pass, c, 0, [](Buffer, Barrier) {});
       }
     };
     const auto load_v = [&](int block) {
       const Pass pass = ring.pass(Config::kVChunks);
       FFPA_NO_UNROLL
       for (int c = 0; c < Config::kVChunks; ++c) {
-        ring.fill(pass, c, Config::kVBytes,
+        ring.fill(pass, c, Config::v_bytes(w),
                   [&](Buffer to, Barrier ready) { m.load_v(to, ready, copies, block, c, w); });
       }
     };
@@ -96,11 +99,10 @@ FFPA_ROLE void produce(M& m, const int w) {
 }
 
 // Consumer w: a warpgroup that computes S and P of its own key blocks, shares P, and accumulates
-// the columns [kHalf w, kHalf (w + 1)) of O over all key blocks. In registers:
-//   rO 64 x kHalf fp32, rS 64 x 128 fp32, rP 64 x 128 halves, rows: running max and sum of each
-//   row.
+// kColumns columns of O over all key blocks. In registers:
+//   rO 64 x kColumns fp32, rS 64 x 128 fp32, rP 64 x 128 halves, rows: max and sum of each row.
 // The running max travels with P through both warpgroups, so that rO always has one scale.
-template <class M>
+template <class M, int kColumns>
 class Consumer {
   using Config = typename M::Config;
   using S = typename Config::SharedMemory;
@@ -115,7 +117,7 @@ class Consumer {
   const int w, other;
   RingReader<M> ring;
   Gate p_ready, p_free;
-  typename M::Output rO;
+  typename M::template Output<kColumns> rO;
   Rows rows;
 
   // S = Q K^T. Leaves the last chunk in flight.
@@ -125,6 +127,8 @@ class Consumer {
       m.qk(rS, S::q(), ring.take(k, c, Config::kKBytes), block, c);
       if (c > 0) ring.template hand_back<1>(k, c - 1, c);
     }
+    FFPA_UNROLL
+    for (int c = kK; c < Config::kKPass; ++c) ring.take(k, c, 0);
   }
 
   // The other warpgroup's P of `block` is there: bring O to its scale.
@@ -134,7 +138,7 @@ class Consumer {
   }
 
   FFPA_ROLE void pv_other(Pass v, int block, int c) {
-    m.pv(rO, S::p(other), ring.take(v, c, Config::kVBytes), block, c);
+    m.pv(rO, S::p(other), ring.take(v, c, Config::v_bytes(w)), block, c);
   }
 
   FFPA_ROLE void publish_p(const Probs& rP, const Rows& mine, int block) {
@@ -150,7 +154,7 @@ class Consumer {
     const Pass v = ring.pass(kV);
     FFPA_UNROLL
     for (int c = 0; c < kV; ++c) {
-      m.pv(rO, rP, ring.take(v, c, Config::kVBytes), block, c);
+      m.pv(rO, rP, ring.take(v, c, Config::v_bytes(w)), block, c);
       if (c > 0) ring.template hand_back<1>(v, c - 1, c);
     }
     ring.template hand_back<0>(v, kV - 1, kV);
@@ -162,18 +166,19 @@ class Consumer {
     Scores rS;
     Probs rP;
     Rows mine;
-    const Pass k = ring.pass(kK);
+    const Pass k = ring.pass(Config::kKPass);
     const Pass v = ring.pass(kHasOther ? kV : 0);  // of the other's block
     qk(rS, k, block);
     if constexpr (kHasOther) {
       wait_other_p(block - 1);
       pv_other(v, block - 1, 0);
-      ring.template hand_back<1>(k, kK - 1, kK);
+      ring.template hand_back<1>(k, kK - 1, Config::kKPass);
       FFPA_UNROLL
       for (int c = 1; c < kV; ++c) pv_other(v, block - 1, c);
     } else {
-      ring.template hand_back<0>(k, kK - 1, kK);
+      ring.template hand_back<0>(k, kK - 1, Config::kKPass);
     }
+    if (block + 2 >= blocks.count) m.arrive_one(S::q_free());
     if (m.has_softcap()) m.softcap(rS);
     if (!blocks.full(block)) m.mask(rS, tile, block);
     m.softmax(rS, rP, mine, rows, [&] {  // half-way: V slots go back early
@@ -232,7 +237,7 @@ class Consumer {
               step<decltype(has_other)::value>(tile, block, blocks);
             },
             [&](int block) { absorb(block); });
-        m.arrive_one(S::q_free());
+        if (blocks.count <= w) m.arrive_one(S::q_free());  // no own block did it
         finish(tile, n);
       }
       m.arrive_warps(S::tile_free(n % S::kTileSlots));

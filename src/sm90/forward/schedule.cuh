@@ -55,11 +55,21 @@ FFPA_ROLE void ForwardMachine<Config>::write_work_tile(uint32_t to, WorkItem ite
                                          : params.q_units.origin(0, 0, 1));
 }
 
+// CTAs take items in order, whenever they have room: a fixed share for each leaves some of them
+// with 1.5x the work of others (causal, two heads a section).
 template <class Config>
 FFPA_ROLE bool ForwardMachine<Config>::write_tile(Buffer to, uint32_t n) {
   const uint32_t tiles = params.list ? *params.list_count : params.order.tiles;
-  const uint32_t index = snake(n, blockIdx.x, gridDim.x);
-  const bool more = index < params.order.items(tiles);
+  const uint32_t items = params.order.items(tiles);
+  uint32_t index = blockIdx.x;
+  if (n > 0) {
+    index = items;
+    if (params.next_item && threadIdx.x % 32 == 0) {
+      index = gridDim.x + atomicAdd(params.next_item, 1);
+    }
+    index = __shfl_sync(~0u, index, 0);
+  }
+  const bool more = index < items;
   if (threadIdx.x % 32 == 0) {
     if (more) {
       write_work_tile(smem + to.offset, work_item(params.order, tiles, index));

@@ -41,8 +41,8 @@ class RingSide {
  public:
   using S = typename M::Config::SharedMemory;
   static constexpr uint32_t kStages = M::Config::kStages;
-  static constexpr bool kAligned = M::Config::kKChunks % M::Config::kStages == 0 &&
-                                   M::Config::kVChunks % M::Config::kStages == 0;
+  static constexpr bool kAligned =
+      M::Config::kKPass % M::Config::kStages == 0 && M::Config::kVChunks % M::Config::kStages == 0;
 
   FFPA_ROLE RingSide(M& machine, int warpgroup) : m(machine), w(warpgroup), next_(0) {}
 

@@ -86,9 +86,4 @@ FFPA_HD constexpr WorkItem work_item(const WorkOrder& o, uint32_t tiles, uint32_
   return {int32_t(first + stream), int32_t(rank), int32_t(lane - stream * o.group)};
 }
 
-// The n-th item of a CTA: back and forth over the CTAs, so that long and short items even out.
-FFPA_HD constexpr uint32_t snake(uint32_t n, uint32_t cta, uint32_t ctas) {
-  return n * ctas + (n % 2 == 0 ? cta : ctas - 1 - cta);
-}
-
 }  // namespace ffpa::sm90

@@ -33,6 +33,19 @@ FFPA_ROLE float quad_sum(float x) {
   x += __shfl_xor_sync(~0u, x, 1);
   return x + __shfl_xor_sync(~0u, x, 2);
 }
+// Among the four threads of a row: afterwards x[i] is what thread i had in x[thread].
+FFPA_ROLE void quad_transpose(uint32_t (&x)[4], uint32_t thread) {
+  FFPA_UNROLL
+  for (int bit = 1; bit <= 2; bit *= 2) {
+    FFPA_UNROLL
+    for (int i = 0; i < 4; ++i) {
+      if (i & bit) continue;
+      const bool upper = thread & bit;
+      const uint32_t other = __shfl_xor_sync(~0u, upper ? x[i] : x[i | bit], bit);
+      (upper ? x[i] : x[i | bit]) = other;
+    }
+  }
+}
 #endif
 
 }  // namespace ffpa::sm90
