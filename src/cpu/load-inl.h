@@ -61,10 +61,29 @@ HWY_INLINE void store_vector(FloatVec x, Brain* p) {
   const auto narrow = hn::DemoteTo(kHalves, hn::BitCast(kInts, hn::ShiftRight<16>(chosen)));
   hn::StoreU(narrow, kHalves, reinterpret_cast<uint16_t*>(p));
 }
+#if HWY_ARCH_X86 && HWY_TARGET <= HWY_AVX2
 HWY_INLINE void store_vector(FloatVec x, Half* p) {
   const hn::Rebind<hwy::float16_t, decltype(kFloats)> tag;
   hn::StoreU(hn::DemoteTo(tag, x), tag, reinterpret_cast<hwy::float16_t*>(p));
 }
+#else
+// Without the instruction, Highway rounds towards zero.
+HWY_INLINE void store_vector(FloatVec x, Half* p) {
+  const auto bits = hn::BitCast(kWords, x), size = hn::And(bits, hn::Set(kWords, 0x7fffffffu));
+  const auto sign = hn::And(hn::ShiftRight<16>(bits), hn::Set(kWords, 0x8000u));
+  const auto odd = hn::And(hn::ShiftRight<13>(size), hn::Set(kWords, 1u));
+  const auto rebased = hn::Sub(size, hn::Set(kWords, 112u << 23));
+  const auto normal = hn::ShiftRight<13>(hn::Add(rebased, hn::Add(odd, hn::Set(kWords, 0xfffu))));
+  // Below 2^-14 the spacing is 2^-24, that of float32 near 0.5.
+  const auto shifted = hn::Add(hn::BitCast(kFloats, size), hn::Set(kFloats, 0.5f));
+  const auto tiny = hn::Sub(hn::BitCast(kWords, shifted), hn::Set(kWords, 0x3f000000u));
+  auto half = hn::IfThenElse(hn::Lt(size, hn::Set(kWords, 0x38800000u)), tiny, normal);
+  half = hn::IfThenElse(hn::Lt(size, hn::Set(kWords, 0x477ff000u)), half, hn::Set(kWords, 0x7c00u));
+  half = hn::IfThenElse(hn::Gt(size, hn::Set(kWords, 0x7f800000u)), hn::Set(kWords, 0x7e00u), half);
+  const auto narrow = hn::DemoteTo(kHalves, hn::BitCast(kInts, hn::Or(half, sign)));
+  hn::StoreU(narrow, kHalves, reinterpret_cast<uint16_t*>(p));
+}
+#endif
 
 // The first n < lanes() elements, the others zero.
 template <class T>

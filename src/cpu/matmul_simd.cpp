@@ -20,8 +20,9 @@ namespace HWY_NAMESPACE {
 
 // 8 x 2 accumulators want 32 registers.
 constexpr int kBlockM = HWY_TARGET == HWY_AVX3 || HWY_TARGET == HWY_NEON ? 8 : 4;
-// Steps of k whose block of the right operand stays in the first-level cache.
-constexpr int kStepsPerPass = 256;
+// Steps of k whose block of the right operand stays in the first-level cache. Also the longest
+// chain of roundings: with 256, sums of equal signs lose more than a float32 reference.
+constexpr int kStepsPerPass = 128;
 
 HWY_INLINE int block_n() { return 2 * lanes(); }
 
@@ -91,9 +92,7 @@ HWY_ATTR HWY_INLINE void multiply_block(int steps, const float* HWY_RESTRICT lef
   FloatVec sum[kBlockM][2];
 #pragma GCC unroll 8
   for (int r = 0; r < kBlockM; ++r) {
-    const float* row = c + r * c_stride;
-    sum[r][0] = accumulate ? hn::LoadU(kFloats, row) : hn::Zero(kFloats);
-    sum[r][1] = accumulate ? hn::LoadU(kFloats, row + width) : hn::Zero(kFloats);
+    sum[r][0] = sum[r][1] = hn::Zero(kFloats);
   }
   for (int k = 0; k < steps; ++k) {
     const FloatVec right0 = hn::LoadU(kFloats, right), right1 = hn::LoadU(kFloats, right + width);
@@ -109,6 +108,10 @@ HWY_ATTR HWY_INLINE void multiply_block(int steps, const float* HWY_RESTRICT lef
 #pragma GCC unroll 8
   for (int r = 0; r < kBlockM; ++r) {
     float* row = c + r * c_stride;
+    if (accumulate) {  // last: sums of sums keep the chains of roundings short
+      sum[r][0] = hn::Add(sum[r][0], hn::LoadU(kFloats, row));
+      sum[r][1] = hn::Add(sum[r][1], hn::LoadU(kFloats, row + width));
+    }
     hn::StoreU(sum[r][0], kFloats, row);
     hn::StoreU(sum[r][1], kFloats, row + width);
   }
