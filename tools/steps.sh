@@ -57,19 +57,31 @@ installed_package_test() {
   build/example/example
 }
 
+# make_wheel FOLDER OPTION...: the wheel, in FOLDER.
+make_wheel() {
+  local folder=$1
+  shift
+  rm -rf "$folder"
+  quietly "building the wheel" env "PATH=$VENV/bin:$PATH" "$VENV/bin/pip" wheel -q \
+    --no-build-isolation --no-deps --wheel-dir "$folder" "$@" .
+}
+
 run_wheel() {
   need_packages "${BUILD_PACKAGES[@]}"
   need_venv test.txt
-  rm -rf dist
-  quietly "building the wheel" env "PATH=$VENV/bin:$PATH" "$VENV/bin/pip" wheel -q \
-    --no-build-isolation --no-deps --wheel-dir dist .
+  make_wheel dist
   ls -l dist/*.whl
 }
 
-python_tests() {
-  run_wheel
+# Builds the wheel with the CPU backend only and installs it: what tests and benchmarks here use.
+install_cpu_wheel() {
+  make_wheel build/cpu-wheel -C cmake.define.FFPA_CUDA=OFF
   quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
-    dist/*.whl
+    build/cpu-wheel/*.whl
+}
+
+python_tests() {
+  install_cpu_wheel
   say "Python tests"
   (cd tests/python && "$VENV/bin/python" -m pytest -q -p no:cacheprovider)
 }
@@ -97,9 +109,7 @@ run_sanitize() {
 run_bench() {
   need_packages "${BUILD_PACKAGES[@]}"
   need_venv test.txt
-  run_wheel
-  quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
-    dist/*.whl
+  install_cpu_wheel
   "$VENV/bin/python" bench/cpu_attention.py "$@"
 }
 
