@@ -76,27 +76,29 @@ struct Config {
 };
 
 // How a launch divides its shared memory. Byte offsets from a 128-byte aligned start:
-//   [own1 panels][own2 panels][W panels][row statistics][stage 0][stage 1]..
+//   [own1 panels][own2 panels][W panels][row statistics][stage 0][stage 1]..[task]
 struct MemoryPlan {
   int panels;       // panels of Y (and of X where it is streamed) in a chunk
   int z_rows;       // rows of Z in a chunk, a multiple of 16
   int z_row_bytes;  // a multiple of 128
-  int stages;       // chunks in flight, and the one in use
+  int score_chunks, dp_chunks;
+  int stages;  // chunks in flight, and the one in use
   bool own1_resident, own2_resident;
-  int own2_at, w_at, statistics_at, stages_at;
+  int own2_at, w_at, statistics_at, stages_at, task_at;
   int stage_bytes, bytes;
 };
 
-inline constexpr int kMaxStages = 4;
+inline constexpr int kTaskBytes = 384;
 
 struct Widths {
   int qk, v, sums;
 };
 
-// Floats of statistics: maxima or sums of the score warps [8][64] and one more row array; or
-// lse and delta of own rows, and of two blocks of streamed rows.
+// Floats of statistics. Forward: for own rows, maxima [score_warps_n] and sums [score_warps_n] of
+// the score warps, running maxima [2] and factors. Backward: lse and delta of own rows, and of two
+// blocks of streamed rows.
 constexpr int statistics_floats(const TileShape& t) {
-  const int forward = (t.score_warps_n + 1) * t.rows, backward = 2 * t.rows + 4 * t.block;
+  const int forward = (2 * t.score_warps_n + 3) * t.rows, backward = 2 * t.rows + 4 * t.block;
   return forward > backward ? forward : backward;
 }
 
@@ -107,6 +109,8 @@ constexpr MemoryPlan lay_out(const TileShape& t, Op op, const Widths& w, int pan
   MemoryPlan m{};
   m.panels = panels;
   m.stages = stages;
+  m.score_chunks = (panels_of(w.qk) + panels - 1) / panels;
+  m.dp_chunks = (panels_of(w.v) + panels - 1) / panels;
   m.own1_resident = own1;
   m.own2_resident = own2;
   int at = own1 ? panels_of(w.qk) * t.rows * kPanelRowBytes : 0;
@@ -121,12 +125,14 @@ constexpr MemoryPlan lay_out(const TileShape& t, Op op, const Widths& w, int pan
   const int y_bytes = panels * (t.block + (streams_own ? t.rows : 0)) * kPanelRowBytes;
   m.z_row_bytes = panels_of(w.sums) * kPanelRowBytes;
   m.z_rows = y_bytes / m.z_row_bytes / 16 * 16;
-  if (m.z_rows < 16) m.z_rows = 16;
+  // At least three quarters of a chunk of Y, for as much work between two barriers.
+  if (m.z_rows * m.z_row_bytes * 4 < 3 * y_bytes) m.z_rows += 16;
   if (m.z_rows > t.block) m.z_rows = t.block;
   const int z_bytes = m.z_rows * m.z_row_bytes;
   m.stage_bytes = y_bytes > z_bytes ? y_bytes : z_bytes;
-  // The last pair of column tiles may reach 16 bytes past the last row.
-  m.bytes = at + stages * m.stage_bytes + 128;
+  // The last pair of column tiles may read 16 bytes past the last row: into the task.
+  m.task_at = at + stages * m.stage_bytes;
+  m.bytes = m.task_at + kTaskBytes;
   return m;
 }
 

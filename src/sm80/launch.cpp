@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "sm80/attention/launch.h"
+#include "sm80/combine/combine.h"
 #include "sm80/make_params.h"
 #include "sm80/mask_gradient/mask_gradient.h"
 #include "sm80/prepare/prepare.h"
@@ -95,8 +96,17 @@ Launch launch_of(Op op, int shape) {
   return launch_of_shape<T, Op::kValueGradient>(shape, kShapes);
 }
 
-Status run(const Problem& p, Op op, int32_t* prefix, const float* delta, cudaStream_t stream) {
-  Operation o = make_operation(p, op);
+Partials take_partials(const Problem& p, int splits, Carver* carver) {
+  const int64_t rows = splits > 1 ? splits * p.heads_q * p.total_q : 0;
+  Partials partials{splits, nullptr, nullptr};
+  partials.out = carver->take<float>(rows * p.head_dim_v);
+  partials.lse = carver->take<float>(rows);
+  return partials;
+}
+
+Status run(const Problem& p, Operation o, int32_t* prefix, const float* delta,
+           cudaStream_t stream) {
+  const Op op = o.op;
   if (o.blocks == 0) return {};
   int block_limit = 0, sm_limit = 0;
   FFPA_RETURN_IF_ERROR(to_status(cudaDeviceGetAttribute(
@@ -106,16 +116,15 @@ Status run(const Problem& p, Op op, int32_t* prefix, const float* delta, cudaStr
   FFPA_RETURN_IF_ERROR(plan_operation(block_limit, sm_limit, &o));
   Params& x = o.params;
   if (p.packed) {
-    FFPA_RETURN_IF_ERROR(to_status(launch_prefix(x.sequences, owns_queries(op),
-                                                 kTileShapes[o.shape].rows, x.heads_per_tile,
-                                                 prefix, stream)));
+    FFPA_RETURN_IF_ERROR(
+        to_status(launch_prefix(x.sequences, owns_queries(op), kTileShapes[o.shape].rows,
+                                x.heads_per_tile, prefix, stream)));
   }
   x.sequences.prefix = prefix;
   x.delta = delta;
-  const bool extras = has_extras(x.extras);
   const Launch launch = p.dtype == DType::kFloat16 ? launch_of<__half>(op, o.shape)
                                                    : launch_of<__nv_bfloat16>(op, o.shape);
-  return to_status(launch(x, extras, o.blocks, stream));
+  return to_status(launch(x, is_general(x), o.blocks, stream));
 }
 
 std::string describe(const char* what, const Problem& p, Op op) {
@@ -126,6 +135,9 @@ std::string describe(const char* what, const Problem& p, Op op) {
   if (o.params.heads_per_tile > 1) {
     text += " (rows of " + std::to_string(o.params.heads_per_tile) + " heads)";
   }
+  if (o.params.partials.splits > 1) {
+    text += ", keys in " + std::to_string(o.params.partials.splits) + " parts";
+  }
   return text;
 }
 
@@ -134,6 +146,7 @@ std::string describe(const char* what, const Problem& p, Op op) {
 size_t forward_workspace_bytes(const Problem& p) {
   Carver carver(nullptr);
   take_prefix(p, &carver);
+  take_partials(p, make_operation(p, Op::kForward).params.partials.splits, &carver);
   return carver.used();
 }
 
@@ -149,7 +162,12 @@ Status forward(const Problem& p, Workspace workspace, void* stream) {
   FFPA_RETURN_IF_ERROR(guard.status());
   Carver carver(workspace.data);
   int32_t* prefix = take_prefix(p, &carver);
-  return run(p, Op::kForward, prefix, nullptr, static_cast<cudaStream_t>(stream));
+  Operation o = make_operation(p, Op::kForward);
+  Partials& partials = o.params.partials;
+  partials = take_partials(p, partials.splits, &carver);
+  FFPA_RETURN_IF_ERROR(run(p, o, prefix, nullptr, static_cast<cudaStream_t>(stream)));
+  if (partials.splits == 1) return {};
+  return to_status(launch_combine(p, partials, static_cast<cudaStream_t>(stream)));
 }
 
 Status backward(const Problem& p, Workspace workspace, void* to) {
@@ -161,9 +179,13 @@ Status backward(const Problem& p, Workspace workspace, void* to) {
   float* delta = take_delta(p, &carver);
   FFPA_RETURN_IF_ERROR(to_status(launch_delta(p, delta, stream)));
   if (p.dsink) FFPA_RETURN_IF_ERROR(to_status(launch_sink_gradient(p, delta, stream)));
-  if (p.dq.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kQueryGradient, prefix, delta, stream));
-  if (p.dk.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kKeyGradient, prefix, delta, stream));
-  if (p.dv.defined()) FFPA_RETURN_IF_ERROR(run(p, Op::kValueGradient, prefix, delta, stream));
+  const auto gradient = [&](const Rows& wanted, Op op) -> Status {
+    if (!wanted.defined()) return {};
+    return run(p, make_operation(p, op), prefix, delta, stream);
+  };
+  FFPA_RETURN_IF_ERROR(gradient(p.dq, Op::kQueryGradient));
+  FFPA_RETURN_IF_ERROR(gradient(p.dk, Op::kKeyGradient));
+  FFPA_RETURN_IF_ERROR(gradient(p.dv, Op::kValueGradient));
   if (p.dmask.defined()) FFPA_RETURN_IF_ERROR(launch_mask_gradient(p, delta, stream));
   return {};
 }

@@ -2,6 +2,7 @@
 // Copyright 2026 the ffpa authors
 #include "sm80/make_params.h"
 
+#include <algorithm>
 #include <cmath>
 
 namespace ffpa::sm80 {
@@ -45,7 +46,24 @@ void set_operands(const Problem& p, Op op, Params* o) {
   }
 }
 
+// Parts of the keys, so that a forward of few tiles fills the device too: as many blocks as two
+// waves of 132 SMs need, of at least two blocks of keys each.
+int32_t splits(const Problem& p, const Operation& o) {
+  constexpr int64_t kBlocks = 264;
+  if (o.blocks == 0 || o.blocks > kBlocks / 2) return 1;
+  const int64_t key_blocks = p.seqlen_k / kTileShapes[o.shape].block;
+  const int64_t most = std::min<int64_t>(key_blocks / 2, kMaxSplits);
+  const auto count =
+      static_cast<int32_t>(std::clamp<int64_t>(kBlocks / o.blocks, 1, std::max<int64_t>(most, 1)));
+  const int64_t bytes = partial_floats(p, count) * 4;
+  return p.workspace_limit >= 0 && bytes > p.workspace_limit ? 1 : count;
+}
+
 }  // namespace
+
+int64_t partial_floats(const Problem& p, int splits) {
+  return splits > 1 ? splits * p.heads_q * p.total_q * (p.head_dim_v + 1) : 0;
+}
 
 Operand make_operand(const Rows& r, int64_t width) {
   const uint64_t bits = reinterpret_cast<uintptr_t>(r.data) / 2 |
@@ -92,8 +110,13 @@ Extras make_extras(const Problem& p) {
   return x;
 }
 
-bool has_extras(const Extras& x) {
-  return x.softcap != 0 || x.alibi_slopes || x.mask_kind != MaskKind::kNone || x.dropout;
+bool is_general(const Params& p) {
+  const Extras& x = p.extras;
+  if (x.softcap != 0 || x.alibi_slopes || x.mask_kind != MaskKind::kNone || x.dropout) return true;
+  for (const Operand* o : {&p.own1, &p.own2, &p.streamed1, &p.streamed2, &p.values}) {
+    if (!o->aligned) return true;
+  }
+  return p.heads_per_tile > 1 || p.partials.splits > 1;
 }
 
 Operation make_operation(const Problem& p, Op op) {
@@ -113,16 +136,20 @@ Operation make_operation(const Problem& p, Op op) {
   x.has_dlse = p.dlse.defined();
   x.extras = make_extras(p);
   // Kept P are 1 / (1 - p) times as large; dS is the gradient of scaled products.
-  x.result_scale = op == Op::kQueryGradient || op == Op::kKeyGradient ? p.softmax_scale
-                                                                     : x.extras.keep_scale;
+  x.result_scale =
+      op == Op::kQueryGradient || op == Op::kKeyGradient ? p.softmax_scale : x.extras.keep_scale;
   if (op == Op::kForward) {
     x.sink = p.sink;
     x.sink_stride = p.sink_stride;
   }
 
-  o.shape = tile_shape_of(x.values.width);
-  const int64_t rows = kTileShapes[o.shape].rows;
   const bool by_query = owns_queries(op);
+  o.shape = tile_shape_of(x.values.width);
+  if (by_query && x.values.width > 256 &&
+      p.seqlen_q * p.group() <= kTileShapes[kTileShapeCount - 1].rows) {
+    o.shape = kTileShapeCount - 1;
+  }
+  const int64_t rows = kTileShapes[o.shape].rows;
   // Few queries: the heads of a group fill one tile, and read its keys once.
   x.heads_per_tile = by_query && p.seqlen_q <= rows / 2 ? x.group : 1;
   const int64_t heads = (by_query ? p.heads_q : p.heads_kv) / x.heads_per_tile;
@@ -135,6 +162,8 @@ Operation make_operation(const Problem& p, Op op) {
     x.tiles_bound = (all + rows - 1) / rows;
     o.blocks = x.tiles_bound * heads * p.batch;
   }
+  x.partials.splits = op == Op::kForward ? splits(p, o) : 1;
+  o.blocks *= x.partials.splits;
   return o;
 }
 
@@ -142,10 +171,9 @@ Status plan_operation(int block_limit, int sm_limit, Operation* operation) {
   const TileShape& t = kTileShapes[operation->shape];
   const Params& x = operation->params;
   const Widths w{x.own1.width, x.own2.width, x.values.width};
-  const int shared = sm_limit / t.blocks_per_sm - kReservedSharedBytes - kStaticSharedBytes;
-  const int limit = block_limit - kStaticSharedBytes;
-  MemoryPlan m = plan_memory(t, operation->op, w, shared < limit ? shared : limit);
-  if (m.bytes < 0) m = plan_memory(t, operation->op, w, limit);
+  const int shared = sm_limit / t.blocks_per_sm - kReservedSharedBytes;
+  MemoryPlan m = plan_memory(t, operation->op, w, std::min(shared, block_limit));
+  if (m.bytes < 0) m = plan_memory(t, operation->op, w, block_limit);
   if (m.bytes < 0) {
     return Status::unsupported("q", "a device with 99 KB of shared memory for a block",
                                std::to_string(block_limit) + " bytes");

@@ -13,7 +13,8 @@ Operand make_operand(const Rows& r, int64_t width);
 Statistics make_statistics(const RowStatistics& s);
 Sequences make_sequences(const Problem& p);
 Extras make_extras(const Problem& p);
-bool has_extras(const Extras& x);
+// Does the call need the general kernels?
+bool is_general(const Params& p);
 
 // One operation, before its memory plan and workspace pointers.
 struct Operation {
@@ -24,10 +25,10 @@ struct Operation {
 };
 Operation make_operation(const Problem& p, Op op);
 
+// Floats of the workspace for partial results.
+int64_t partial_floats(const Problem& p, int splits);
+
 // Fills in the plan for a device: bytes that a block may have, and an SM has.
 Status plan_operation(int block_limit, int sm_limit, Operation* operation);
-
-// Statically allocated shared memory of the kernels, at most.
-inline constexpr int kStaticSharedBytes = 256;
 
 }  // namespace ffpa::sm80

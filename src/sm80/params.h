@@ -49,6 +49,14 @@ struct Extras {
   uint64_t seed, offset;
 };
 
+// Results of a forward whose key blocks are divided among `splits` blocks of the grid: normalised
+// out [splits][heads_q][total_q][width] and lse [splits][heads_q][total_q], without the sink.
+struct Partials {
+  int32_t splits;  // 1: none
+  float *out, *lse;
+};
+inline constexpr int kMaxSplits = 64;
+
 struct Params {
   Sequences sequences;
   int32_t window_left, window_right;
@@ -69,6 +77,7 @@ struct Params {
   int64_t total_q;
   bool has_dlse;
   Extras extras;
+  Partials partials;
   MemoryPlan memory;
 };
 

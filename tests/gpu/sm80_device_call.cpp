@@ -23,24 +23,38 @@ size_t bytes_spanned(const Tensor& t) {
 }  // namespace
 
 DeviceCall::DeviceCall(TestCall& call, cudaStream_t stream)
-    : options(call.options), call_(call), stream_(stream) {
-  const AttentionInputs& in = call.inputs;
-  inputs = in;
-  for (Tensor AttentionInputs::* t :
-       {&AttentionInputs::q, &AttentionInputs::k, &AttentionInputs::v,
-        &AttentionInputs::cu_seqlens_q, &AttentionInputs::cu_seqlens_k, &AttentionInputs::seqused_q,
-        &AttentionInputs::seqused_k, &AttentionInputs::mask, &AttentionInputs::alibi_slopes,
-        &AttentionInputs::sink}) {
-    inputs.*t = mirror(in.*t, false);
+    : inputs(call.inputs),
+      options(call.options),
+      outputs(call.outputs),
+      saved(call.saved),
+      gradients(call.gradients),
+      call_(call),
+      stream_(stream) {
+  Tensor* const read[] = {&inputs.q,
+                          &inputs.k,
+                          &inputs.v,
+                          &inputs.mask,
+                          &inputs.sink,
+                          &inputs.alibi_slopes,
+                          &inputs.seqused_q,
+                          &inputs.cu_seqlens_q,
+                          &inputs.cu_seqlens_k,
+                          &inputs.seqused_k,
+                          &saved.dout,
+                          &saved.dlse};
+  Tensor* const written[] = {&outputs.out,  &outputs.lse,     &gradients.dq,   &gradients.dk,
+                             &gradients.dv, &gradients.dsink, &gradients.dmask};
+  for (const Tensor* t : read) add_region(&regions_, *t, false);
+  for (const Tensor* t : written) add_region(&regions_, *t, true);
+  for (Region& r : regions_) {
+    const size_t offset = reinterpret_cast<uintptr_t>(r.host) % 256;
+    r.device = allocate(r.bytes + offset) + offset;
+    check_cuda(cudaMemcpyAsync(r.device, r.host, r.bytes, cudaMemcpyHostToDevice, stream_));
   }
-  outputs = {mirror(call.outputs.out, true), mirror(call.outputs.lse, true)};
-  saved = {outputs.out, outputs.lse, mirror(call.saved.dout, false),
-           mirror(call.saved.dlse, false)};
-  for (Tensor BackwardOutputs::* t :
-       {&BackwardOutputs::dq, &BackwardOutputs::dk, &BackwardOutputs::dv, &BackwardOutputs::dsink,
-        &BackwardOutputs::dmask}) {
-    gradients.*t = mirror(call.gradients.*t, true);
-  }
+  for (Tensor* t : read) *t = mirror(*t);
+  for (Tensor* t : written) *t = mirror(*t);
+  saved.out = outputs.out;
+  saved.lse = outputs.lse;
 }
 
 DeviceCall::~DeviceCall() {
@@ -55,26 +69,31 @@ char* DeviceCall::allocate(size_t bytes) {
   return static_cast<char*>(p);
 }
 
-Tensor DeviceCall::mirror(const Tensor& t, bool output) {
+// Regions that overlap become one.
+void DeviceCall::add_region(std::vector<Region>* regions, const Tensor& t, bool output) {
+  const size_t bytes = t.defined() ? bytes_spanned(t) : 0;
+  if (bytes == 0) return;
+  Region all{static_cast<char*>(t.data), bytes, output};
+  std::erase_if(*regions, [&](const Region& r) {
+    if (r.host >= all.host + all.bytes || all.host >= r.host + r.bytes) return false;
+    char* const end = std::max(r.host + r.bytes, all.host + all.bytes);
+    all.host = std::min(r.host, all.host);
+    all.bytes = static_cast<size_t>(end - all.host);
+    all.output |= r.output;
+    return true;
+  });
+  regions->push_back(all);
+}
+
+Tensor DeviceCall::mirror(const Tensor& t) const {
   if (!t.defined()) return t;
   Tensor d = t;
   d.device = DeviceType::kCuda;
   d.device_index = 0;
-  const size_t bytes = bytes_spanned(t);
-  if (bytes == 0) return d;
   auto* host = static_cast<char*>(t.data);
-  // K and V may be one tensor.
-  for (const Mirror& m : mirrors_) {
-    if (m.host == host && m.bytes == bytes) {
-      d.data = m.device;
-      return d;
-    }
+  for (const Region& r : regions_) {
+    if (r.host <= host && host < r.host + r.bytes) d.data = r.device + (host - r.host);
   }
-  const size_t offset = reinterpret_cast<uintptr_t>(host) % 256;
-  char* device = allocate(bytes + offset) + offset;
-  check_cuda(cudaMemcpyAsync(device, host, bytes, cudaMemcpyHostToDevice, stream_));
-  mirrors_.push_back({host, device, bytes, output});
-  d.data = device;
   return d;
 }
 
@@ -98,9 +117,9 @@ Status DeviceCall::backward() {
 }
 
 reference::Result DeviceCall::results() {
-  for (const Mirror& m : mirrors_) {
-    if (!m.output) continue;
-    check_cuda(cudaMemcpyAsync(m.host, m.device, m.bytes, cudaMemcpyDeviceToHost, stream_));
+  for (const Region& r : regions_) {
+    if (!r.output) continue;
+    check_cuda(cudaMemcpyAsync(r.host, r.device, r.bytes, cudaMemcpyDeviceToHost, stream_));
   }
   check_cuda(cudaStreamSynchronize(stream_));
   using reference::read;

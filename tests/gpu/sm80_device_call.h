@@ -7,7 +7,6 @@
 
 #include <cuda_runtime_api.h>
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -34,21 +33,23 @@ class DeviceCall {
   BackwardOutputs gradients;
 
  private:
-  struct Mirror {
+  // Host memory of one or several tensors (slices of one block overlap), and its copy.
+  struct Region {
     char* host;
-    char* device;
     size_t bytes;
     bool output;
+    char* device = nullptr;
   };
 
-  Tensor mirror(const Tensor& t, bool output);
+  static void add_region(std::vector<Region>* regions, const Tensor& t, bool output);
+  Tensor mirror(const Tensor& t) const;
   Workspace new_workspace(size_t bytes);
   char* allocate(size_t bytes);
 
   TestCall& call_;
   cudaStream_t stream_;
   std::vector<void*> allocations_;
-  std::vector<Mirror> mirrors_;
+  std::vector<Region> regions_;
 };
 
 // Throws std::runtime_error.

@@ -30,7 +30,9 @@ struct Option {
   std::function<void(Case*)> set;
 };
 
-// For two sequences or more, of at least 3 queries and keys in the second one.
+// For two sequences or more, of at least 3 queries and keys in the second one. dlse comes with
+// options whose gradient is a sum over all keys of a query: it is 0 without dlse, and what is left
+// of it is the rounding of `out`.
 const Option kOptions[] = {
     {"none", [](Case*) {}},
     {"causal", [](Case* c) { c->options.causal = true; }},
@@ -40,7 +42,7 @@ const Option kOptions[] = {
     {"causal window", [](Case* c) { c->options.causal = true, c->options.window_left = 16; }},
     {"own key only", [](Case* c) { c->options.window_left = c->options.window_right = 0; }},
     {"softcap", [](Case* c) { c->options.softcap = 1.5, c->q_size = 3; }},
-    {"sink", [](Case* c) { c->sink = true; }},
+    {"sink", [](Case* c) { c->sink = c->dlse = true; }},
     {"dlse", [](Case* c) { c->dlse = true; }},
     {"alibi", [](Case* c) { c->alibi_rank = 1; }},
     {"alibi per sequence", [](Case* c) { c->alibi_rank = 2; }},
@@ -58,7 +60,7 @@ const Option kOptions[] = {
     {"mask of heads",
      [](Case* c) {
        c->mask = Mask::kFloat32, c->mask_rank = 3, c->mask_broadcast = {2, 3};
-       c->mask_hides_keys = false;
+       c->mask_hides_keys = false, c->dlse = true;
      }},
     {"dropout",
      [](Case* c) {
@@ -196,6 +198,23 @@ void add_shapes(std::vector<Case>* cases) {
         c.options.causal = seed % 2;
         c.lengths_q = packed ? tiny : std::vector{n};
         c.lengths_k = packed ? std::vector<int32_t>(tiny.size(), n) : std::vector{n ? 17 : 3};
+        cases->push_back(c);
+      }
+    }
+  }
+  // Few queries, many keys: the keys are split.
+  for (const bool packed : {false, true}) {
+    for (const auto& [nq, heads, d] :
+         {std::tuple{1, 8, 512}, {1, 1, 64}, {3, 4, 256}, {16, 2, 640}, {7, 5, 320}}) {
+      for (const Option& option : kOptions) {
+        ++seed;
+        Case c = base_case(seed % 2 ? DType::kBFloat16 : DType::kFloat16, packed, seed);
+        c.heads_q = heads;
+        c.heads_kv = 1;
+        c.head_dim = d;
+        c.lengths_q = {nq + (packed ? 1 : 4), nq + 4};
+        c.lengths_k = {packed ? 300 : 900, 900};
+        option.set(&c);
         cases->push_back(c);
       }
     }

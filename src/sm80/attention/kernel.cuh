@@ -10,12 +10,21 @@
 
 namespace ffpa::sm80 {
 
-template <class T, int kIndex, Op kOp, bool kExtras>
+template <class T, int kIndex, Op kOp, bool kGeneral>
 class Attention {
   using C = Config<kIndex>;
   static constexpr bool kOwnsQueries = owns_queries(kOp);
+  static constexpr int kSumRegisters = C::kSumM * C::kSumN * 4;
+  static constexpr int kScoreRegisters = C::kScoreM * C::kScoreN * 4;
+  static constexpr bool kAhead = kSumRegisters + kScoreRegisters * (needs_dp(kOp) ? 2 : 1) <= 160;
   using Scores = float[C::kScoreM][C::kScoreN][4];
   using Sums = float[C::kSumM][C::kSumN][4];
+  // P while dP is summed: rounded to T where 64 x 640 sums leave no registers for it.
+  static constexpr bool kHoldRounded = kSumRegisters > 128;
+  struct Held {
+    float exact[kHoldRounded ? 1 : C::kScoreM][kHoldRounded ? 1 : C::kScoreN][4];
+    uint32_t rounded[kHoldRounded ? C::kScoreM : 1][kHoldRounded ? C::kScoreN : 1][2];
+  };
 
  public:
   __device__ __forceinline__ Attention(const Params& p, const Task& task, char* shared)
@@ -31,13 +40,13 @@ class Attention {
     if (kOp == Op::kQueryGradient) load_own_statistics();
     clear(sums_);
     if (kOp == Op::kForward) clear_rows();
-    for (int head = 0; head < task_.streamed_heads; ++head) {
-      for (int32_t tile = task_.tiles.begin; tile < task_.tiles.end; ++tile) {
-        visit(task_.streamed_head + head, tile);
-      }
-    }
+    visit_blocks();
     if (kOp == Op::kForward) finish_rows();
-    store_sums();
+    if (kOp == Op::kForward && kGeneral && p_.partials.splits > 1) {
+      store_partials();
+    } else {
+      store_sums();
+    }
   }
 
  private:
@@ -53,14 +62,11 @@ class Attention {
     }
   }
 
-  __device__ __forceinline__ void clear_rows() {
-#pragma unroll
-    for (int m = 0; m < C::kScoreM; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        row_max_[m][half] = minus_infinity();
-        row_sum_[m][half] = 0;
-      }
+  // No keys yet. Visible after the next chunk.
+  __device__ __forceinline__ void clear_rows() const {
+    for (int r = static_cast<int>(threadIdx.x); r < C::kRows; r += C::kThreads) {
+      *running_max(0, r) = minus_infinity();
+      for (int w = 0; w < C::kScoreWarpsN; ++w) *partial_sum(w, r) = 0;
     }
   }
 
@@ -95,47 +101,68 @@ class Attention {
     return {task_.work.batch, streamed_head, column, own_index(row)};
   }
 
-  // ---- one block of streamed rows ---------------------------------------------------------------
+  // ---- blocks of streamed rows ------------------------------------------------------------------
 
-  __device__ __forceinline__ void visit(int32_t streamed_head, int32_t tile) {
-    Scores s;
-    clear(s);
-    multiply_scores(s, p_.streamed1, 0, p_.memory.own1_resident);
-    finish_scores(s, streamed_head, tile);
-    if (kOp == Op::kForward) online_softmax(s);
-    if (needs_dp(kOp)) {
-      Held held;
-      hold(s, held);
-      clear(s);
-      multiply_scores(s, p_.streamed2, p_.memory.own2_at, p_.memory.own2_resident);
-      score_gradients(held, s, streamed_head, tile);
-    } else if (kExtras && p_.extras.dropout) {
-      drop(s, streamed_head, tile);
+  __device__ __forceinline__ void visit_blocks() {
+#pragma unroll 1
+    for (int head = 0; head < task_.streamed_heads; ++head) {
+#pragma unroll 1
+      for (int32_t tile = task_.tiles.begin; tile < task_.tiles.end; ++tile) {
+        visit(task_.streamed_head + head, tile);
+      }
     }
-    store_w<T, C>(s, shared_ + p_.memory.w_at);
-    add_to_sums(tile);
-    ++blocks_;
   }
 
-  __device__ __forceinline__ void multiply_scores(Scores& s, const Operand& y, int own_at,
-                                                  bool own_resident) {
-    const int panels = p_.memory.panels, depth = panels * kPanel;
-    for (int column = 0; column < y.width; column += depth) {
+  __device__ __forceinline__ void visit(int32_t head, int32_t tile) {
+    Scores s;
+    multiply_scores<kScorePhase>(s);
+    finish_scores(s, head, tile);
+    if (kOp == Op::kForward) online_softmax(s);
+    if constexpr (needs_dp(kOp)) {
+      Held held;
+      hold(s, held);
+      multiply_scores<kDpPhase>(s);
+      score_gradients(held, s, head, tile);
+    } else if (kGeneral && p_.extras.dropout) {
+      drop(s, head, tile);
+    }
+    store_w<T, C>(s, shared_ + p_.memory.w_at);
+    ++blocks_;
+    add_to_sums(tile);
+  }
+
+  // s = X1 Y1^T or X2 Y2^T.
+  template <int kPhase>
+  __device__ __forceinline__ void multiply_scores(Scores& s) {
+    constexpr bool kFirst = kPhase == kScorePhase;
+    const MemoryPlan& m = p_.memory;
+    const int chunks = Cursor<C, kOp>::chunks(p_, kPhase, C::kBlock);
+    const bool resident = kFirst ? m.own1_resident : m.own2_resident;
+    int columns = kFirst ? p_.streamed1.width : p_.streamed2.width;
+    uint32_t own = shared_ + (kFirst ? 0 : m.own2_at);
+    clear(s);
+#pragma unroll 1
+    for (int c = 0; c < chunks; ++c) {
       const uint32_t chunk = stream_.next();
-      const uint32_t own = own_resident
-                               ? shared_ + own_at + column / kPanel * (C::kRows * kPanelRowBytes)
-                               : chunk + panels * (C::kBlock * kPanelRowBytes);
-      add_score_product<T, C>(s, own, chunk, (min_of(depth, y.width - column) + 15) / 16);
+      stream_.ask();
+      if (!resident) own = chunk + m.panels * (C::kBlock * kPanelRowBytes);
+      add_score_product<T, C, kAhead>(s, own, chunk,
+                                      (min_of(m.panels * kPanel, columns) + 15) / 16);
+      own += m.panels * (C::kRows * kPanelRowBytes);
+      columns -= m.panels * kPanel;
     }
   }
 
   __device__ __forceinline__ void add_to_sums(int32_t tile) {
-    const int chunks = stream_.value_chunks(tile);
+    const int valid = min_of(C::kBlock, task_.streamed_len - tile * C::kBlock);
+    const int chunks = Cursor<C, kOp>::chunks(p_, kSumPhase, valid);
+#pragma unroll 1
     for (int c = 0; c < chunks; ++c) {
       const uint32_t chunk = stream_.next();
+      stream_.ask();
       if (kOp == Op::kForward && c == 0) rescale_sums();
       const int first = c * p_.memory.z_rows;
-      const int rows = min_of(p_.memory.z_rows, stream_.valid_rows(tile) - first);
+      const int rows = min_of(p_.memory.z_rows, valid - first);
       add_sum_product<T, C>(sums_, columns_, shared_ + p_.memory.w_at, first, chunk,
                             p_.memory.z_row_bytes, (rows + 15) / 16);
     }
@@ -155,10 +182,10 @@ class Attention {
 #pragma unroll
           for (int e = 2 * half; e < 2 * half + 2; ++e) {
             const int32_t column = tile * C::kBlock + score_column(n) + e % 2;
-            const bool hidden = full ? kExtras && row >= task_.own_rows
+            const bool hidden = full ? kGeneral && row >= task_.own_rows
                                      : column < seen.begin || column >= seen.end;
             Score x{s[m][n][e] * (p_.softmax_scale * kLog2e), 1};
-            if (kExtras && !hidden) x = extras(s[m][n][e], streamed_head, row, column);
+            if (kGeneral && !hidden) x = extras(s[m][n][e], streamed_head, row, column);
             if (hidden) x.value = minus_infinity();
             s[m][n][e] = kOp == Op::kForward ? x.value : probability(x, statistic(0, m, n, e));
           }
@@ -178,21 +205,26 @@ class Attention {
   // P; where dS comes from it, times the softcap's derivative, and 0 where dS is 0. A query without
   // keys has lse = -inf and no P.
   __device__ __forceinline__ float probability(const Score& x, float lse) const {
-    const float prob =
-        lse == minus_infinity() ? 0 : exp2_approximate(x.value - lse * kLog2e);
+    const float prob = lse == minus_infinity() ? 0 : exp2_approximate(x.value - lse * kLog2e);
     if (!needs_dp(kOp)) return prob;
     if (prob == 0 || (prob >= kAllWeight && !p_.has_dlse)) return 0;
-    return kExtras ? prob * x.derivative : prob;
+    return kGeneral ? prob * x.derivative : prob;
   }
 
   // ---- forward ---------------------------------------------------------------------------------
 
-  // Row maxima of the score warps, [kScoreWarpsN][kRows], then factors of own rows.
-  __device__ __forceinline__ float* partial(int warp_n, int row) const {
+  // Of own rows. In shared memory: the sums need the registers.
+  __device__ __forceinline__ float* partial_max(int warp_n, int row) const {
     return statistics_ + warp_n * C::kRows + row;
   }
+  __device__ __forceinline__ float* partial_sum(int warp_n, int row) const {
+    return statistics_ + (C::kScoreWarpsN + warp_n) * C::kRows + row;
+  }
+  __device__ __forceinline__ float* running_max(int which, int row) const {
+    return statistics_ + (2 * C::kScoreWarpsN + which) * C::kRows + row;
+  }
   __device__ __forceinline__ float* row_factor(int row) const {
-    return statistics_ + C::kScoreWarpsN * C::kRows + row;
+    return statistics_ + (2 * C::kScoreWarpsN + 2) * C::kRows + row;
   }
   // The warps that share own rows.
   static __device__ __forceinline__ void score_row_barrier() {
@@ -211,7 +243,7 @@ class Attention {
         }
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 1));
         most = fmaxf(most, __shfl_xor_sync(~0u, most, 2));
-        if (lane_id() % 4 == 0) *partial(score_warp_n(), score_row(m, half)) = most;
+        if (lane_id() % 4 == 0) *partial_max(score_warp_n(), score_row(m, half)) = most;
       }
     }
     score_row_barrier();
@@ -220,11 +252,10 @@ class Attention {
 #pragma unroll
       for (int half = 0; half < 2; ++half) {
         const int row = score_row(m, half);
-        const float before = row_max_[m][half];
+        const float before = *running_max(blocks_ % 2, row);
         float now = before;
 #pragma unroll
-        for (int w = 0; w < C::kScoreWarpsN; ++w) now = fmaxf(now, *partial(w, row));
-        row_max_[m][half] = now;
+        for (int w = 0; w < C::kScoreWarpsN; ++w) now = fmaxf(now, *partial_max(w, row));
         // A row without keys so far: exp2(-inf - 0) = 0.
         const float reference = now == minus_infinity() ? 0 : now;
         const float rescale = exp2_approximate(before - reference);
@@ -238,8 +269,16 @@ class Attention {
             sum += x;
           }
         }
-        row_sum_[m][half] = row_sum_[m][half] * rescale + sum;
-        if (score_warp_n() == 0 && lane_id() % 4 == 0) *row_factor(row) = rescale;
+        sum += __shfl_xor_sync(~0u, sum, 1);
+        sum += __shfl_xor_sync(~0u, sum, 2);
+        if (lane_id() % 4 == 0) {
+          float* all = partial_sum(score_warp_n(), row);
+          *all = *all * rescale + sum;
+          if (score_warp_n() == 0) {
+            *running_max((blocks_ + 1) % 2, row) = now;
+            *row_factor(row) = rescale;
+          }
+        }
       }
     }
   }
@@ -276,24 +315,7 @@ class Attention {
   // lse of own rows, and the factors that turn sums into out.
   __device__ __forceinline__ void finish_rows() {
     __syncthreads();
-#pragma unroll
-    for (int m = 0; m < C::kScoreM; ++m) {
-#pragma unroll
-      for (int half = 0; half < 2; ++half) {
-        float sum = row_sum_[m][half];
-        sum += __shfl_xor_sync(~0u, sum, 1);
-        sum += __shfl_xor_sync(~0u, sum, 2);
-        if (lane_id() % 4 == 0) *partial(score_warp_n(), score_row(m, half)) = sum;
-      }
-    }
-    __syncthreads();
-    if (score_warp_n() == 0 && lane_id() % 4 == 0) {
-#pragma unroll
-      for (int m = 0; m < C::kScoreM; ++m) {
-#pragma unroll
-        for (int half = 0; half < 2; ++half) finish_row(score_row(m, half), row_max_[m][half]);
-      }
-    }
+    for (int r = static_cast<int>(threadIdx.x); r < C::kRows; r += C::kThreads) finish_row(r);
     __syncthreads();
     float factor[C::kSumM][2];
 #pragma unroll
@@ -304,14 +326,14 @@ class Attention {
     multiply_sums(factor);
   }
 
-  __device__ __forceinline__ void finish_row(int row, float most) const {
-    float sum = 0;
+  __device__ __forceinline__ void finish_row(int row) const {
+    float most = *running_max(blocks_ % 2, row), sum = 0;
 #pragma unroll
-    for (int w = 0; w < C::kScoreWarpsN; ++w) sum += *partial(w, row);
+    for (int w = 0; w < C::kScoreWarpsN; ++w) sum += *partial_sum(w, row);
     float lse = minus_infinity(), factor = 0;
     if (sum != 0 && row < task_.own_rows) {
       float weight = 1;
-      if (p_.sink) {
+      if (p_.sink && p_.partials.splits == 1) {
         const float sink = p_.sink[own_head(row) * p_.sink_stride] * kLog2e;
         const float now = fmaxf(most, sink);
         weight = exp2f(most - now);
@@ -322,7 +344,12 @@ class Attention {
       factor = weight / sum * p_.result_scale;
     }
     *row_factor(row) = factor;
-    if (p_.lse.data && own_exists(row)) *lse_at(own_head(row), own_index(row)) = lse;
+    if (!own_exists(row)) return;
+    if (kGeneral && p_.partials.splits > 1) {
+      p_.partials.lse[partial_row(row)] = lse;
+    } else if (p_.lse.data) {
+      *lse_at(own_head(row), own_index(row)) = lse;
+    }
   }
 
   // ---- backward --------------------------------------------------------------------------------
@@ -332,6 +359,12 @@ class Attention {
            (task_.sequence.q_begin + int64_t{i}) * p_.lse.row_stride;
   }
 
+  // Number of query i among those of the whole call.
+  __device__ __forceinline__ int64_t token_of(int32_t i) const {
+    return p_.sequences.packed ? task_.sequence.q_begin + int64_t{i}
+                               : int64_t{task_.work.batch} * p_.sequences.seqlen_q + i;
+  }
+
   // Own rows: lse [kRows], delta [kRows]. Visible after the next chunk.
   __device__ __forceinline__ void load_own_statistics() const {
     for (int r = static_cast<int>(threadIdx.x); r < C::kRows; r += C::kThreads) {
@@ -339,10 +372,7 @@ class Attention {
       if (r < task_.own_rows) {
         const int32_t i = own_index(r), head = own_head(r);
         lse = *lse_at(head, i);
-        const int64_t token = p_.sequences.packed
-                                  ? task_.sequence.q_begin + int64_t{i}
-                                  : int64_t{task_.work.batch} * p_.sequences.seqlen_q + i;
-        delta = p_.delta[head * p_.total_q + token];
+        delta = p_.delta[head * p_.total_q + token_of(i)];
       }
       statistics_[r] = lse;
       statistics_[C::kRows + r] = delta;
@@ -355,13 +385,6 @@ class Attention {
     return statistics_[2 * C::kRows + blocks_ % 2 * 2 * C::kBlock + which * C::kBlock +
                        score_column(n) + e % 2];
   }
-
-  // P while dP is summed: rounded to T where 64 x 640 sums leave no registers for it.
-  static constexpr bool kHoldRounded = C::kSumM * C::kSumN * 4 > 128;
-  struct Held {
-    float exact[kHoldRounded ? 1 : C::kScoreM][kHoldRounded ? 1 : C::kScoreN][4];
-    uint32_t rounded[kHoldRounded ? C::kScoreM : 1][kHoldRounded ? C::kScoreN : 1][2];
-  };
 
   static __device__ __forceinline__ void hold(const Scores& s, Held& held) {
 #pragma unroll
@@ -391,7 +414,7 @@ class Attention {
     for (int m = 0; m < C::kScoreM; ++m) {
 #pragma unroll
       for (int n = 0; n < C::kScoreN; ++n) {
-        if (kExtras && p_.extras.dropout) drop_pairs(dp, m, n, streamed_head, tile);
+        if (kGeneral && p_.extras.dropout) drop_pairs(dp, m, n, streamed_head, tile);
 #pragma unroll
         for (int e = 0; e < 4; ++e) {
           const float prob = held_at(held, m, n, e);
@@ -441,9 +464,9 @@ class Attention {
       for (int half = 0; half < 2; ++half) {
         const int row = sum_row(m, half);
         if (!own_exists(row)) continue;
-        T* to = static_cast<T*>(const_cast<void*>(o.data)) +
-                task_.work.batch * o.batch_stride + own_head(row) * o.head_stride +
-                (begin + own_index(row)) * o.row_stride + columns_.first * 8 + lane_id() % 4 * 2;
+        T* to = static_cast<T*>(const_cast<void*>(o.data)) + task_.work.batch * o.batch_stride +
+                own_head(row) * o.head_stride + (begin + own_index(row)) * o.row_stride +
+                columns_.first * 8 + lane_id() % 4 * 2;
         // Rows behind seqused, and the forward's factors, select.
         const bool used = row < task_.own_rows;
         const float scale = kOp == Op::kForward ? 1 : p_.result_scale;
@@ -453,6 +476,32 @@ class Attention {
             const float x = used ? sums_[m][n][2 * half] * scale : 0;
             const float y = used ? sums_[m][n][2 * half + 1] * scale : 0;
             store_pair(to + 8 * n, x, y, o.aligned);
+          }
+        }
+      }
+    }
+  }
+
+  // Row of the partial results.
+  __device__ __forceinline__ int64_t partial_row(int row) const {
+    return (int64_t{task_.split} * p_.heads_q + own_head(row)) * p_.total_q +
+           token_of(own_index(row));
+  }
+
+  __device__ __forceinline__ void store_partials() const {
+#pragma unroll
+    for (int m = 0; m < C::kSumM; ++m) {
+#pragma unroll
+      for (int half = 0; half < 2; ++half) {
+        const int row = sum_row(m, half);
+        if (!own_exists(row)) continue;
+        float* to = p_.partials.out + partial_row(row) * p_.result.width + columns_.first * 8 +
+                    lane_id() % 4 * 2;
+#pragma unroll
+        for (int n = 0; n < C::kSumN; ++n) {
+          if (n < columns_.count) {
+            *reinterpret_cast<float2*>(to + 8 * n) =
+                make_float2(sums_[m][n][2 * half], sums_[m][n][2 * half + 1]);
           }
         }
       }
@@ -473,19 +522,19 @@ class Attention {
   const Task& task_;
   const uint32_t shared_;
   float* const statistics_;
-  Stream<T, C, kOp> stream_;
+  Stream<T, C, kOp, kGeneral> stream_;
   const SumColumns columns_;
   Sums sums_;
-  float row_max_[C::kScoreM][2], row_sum_[C::kScoreM][2];
   int blocks_ = 0;
 };
 
 // Own rows of a tile, and what they see. False where there is nothing to do.
-template <class C, Op kOp>
+template <class T, class C, Op kOp>
 __device__ __forceinline__ bool make_task(const Params& p, Task* t) {
   constexpr bool kByQuery = owns_queries(kOp);
   const int32_t own_heads = kByQuery ? p.heads_q / p.heads_per_tile : p.heads_kv;
-  if (!find_work(p, blockIdx.x, own_heads, C::kRows, &t->work)) return false;
+  const int32_t splits = p.partials.splits;
+  if (!find_work(p, blockIdx.x / splits, own_heads, C::kRows, &t->work)) return false;
   t->sequence = sequence_of(p.sequences, t->work.batch);
   const DeviceSequence& s = t->sequence;
   t->visibility = {s.len_q, s.len_k, p.window_left, p.window_right};
@@ -495,6 +544,10 @@ __device__ __forceinline__ bool make_task(const Params& p, Task* t) {
     const int32_t begin = first / p.heads_per_tile;
     const int32_t end = ceil_div(first + t->own_rows, p.heads_per_tile);
     t->tiles = key_tiles(t->visibility, begin, t->own_rows ? end - begin : 0, C::kBlock);
+    t->split = static_cast<int32_t>(blockIdx.x % splits);
+    const int32_t first_tile = t->tiles.begin, tiles = t->tiles.count();
+    t->tiles.begin = first_tile + tiles * t->split / splits;
+    t->tiles.end = first_tile + tiles * (t->split + 1) / splits;
     t->streamed_len = s.len_k;
     t->streamed_head = p.heads_per_tile > 1 ? t->work.head : t->work.head / p.group;
     t->streamed_heads = 1;
@@ -505,23 +558,31 @@ __device__ __forceinline__ bool make_task(const Params& p, Task* t) {
     t->streamed_head = t->work.head * p.group;
     t->streamed_heads = p.group;
   }
+  const int32_t begin = kByQuery ? s.k_begin : s.q_begin;
+  const auto source = [&](const Operand& o) {
+    return Source{row_zero<T>(o, t->work.batch, t->streamed_head, begin), o.row_stride,
+                  o.head_stride};
+  };
+  t->sources[kScorePhase] = source(p.streamed1);
+  t->sources[kDpPhase] = source(p.streamed2);
+  t->sources[kSumPhase] = source(p.values);
   return true;
 }
 
-template <class T, int kIndex, Op kOp, bool kExtras>
+template <class T, int kIndex, Op kOp, bool kGeneral>
 __global__ void __launch_bounds__(Config<kIndex>::kThreads, Config<kIndex>::kBlocksPerSm)
     attention_kernel(const __grid_constant__ Params p) {
   extern __shared__ __align__(128) char shared[];
-  // Out of registers, which the sums need.
-  __shared__ Task task;
-  __shared__ bool found;
+  // In shared memory: the sums need the registers.
+  static_assert(sizeof(Task) <= kTaskBytes);
+  auto* task = reinterpret_cast<Task*>(shared + p.memory.task_at);
   if (warp_id() == 0) {
     Task t;
-    found = make_task<Config<kIndex>, kOp>(p, &t);
-    if (lane_id() == 0) task = t;
+    t.found = make_task<T, Config<kIndex>, kOp>(p, &t);
+    if (lane_id() == 0) *task = t;
   }
   __syncthreads();
-  if (found) Attention<T, kIndex, kOp, kExtras>(p, task, shared).run();
+  if (task->found) Attention<T, kIndex, kOp, kGeneral>(p, *task, shared).run();
 }
 
 }  // namespace ffpa::sm80

@@ -10,6 +10,6 @@ namespace ffpa::sm80 {
 
 // Enqueues one operation with tiles of shape kTileShapes[kIndex]. Instantiated in instance.cu.in.
 template <class T, int kIndex, Op kOp>
-cudaError_t launch_attention(const Params& p, bool extras, int64_t blocks, cudaStream_t stream);
+cudaError_t launch_attention(const Params& p, bool general, int64_t blocks, cudaStream_t stream);
 
 }  // namespace ffpa::sm80

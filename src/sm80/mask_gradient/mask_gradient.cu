@@ -3,9 +3,8 @@
 //
 // A block owns a 64 x 64 tile of the mask and visits, in a fixed order, all score tiles that it was
 // added to: S and dP once more, no other product.
-#include "sm80/mask_gradient/mask_gradient.h"
-
 #include "sm80/make_params.h"
+#include "sm80/mask_gradient/mask_gradient.h"
 #include "sm80/tile/products.cuh"
 #include "sm80/tile/scores.cuh"
 
@@ -51,8 +50,8 @@ __device__ __forceinline__ void multiply(Scores& s, const RowSource<T>& x, int32
   const auto ask = [&](int i) {
     if (i * kPanel < x.width) {
       const uint32_t to = shared + i % 2 * 2 * kPanelBytes;
-      copy_panel<T, kTile, C::kThreads>(to, x, x_first, x_valid, i * kPanel);
-      copy_panel<T, kTile, C::kThreads>(to + kPanelBytes, y, y_first, y_valid, i * kPanel);
+      copy_panel<T, kTile, C::kThreads, true>(to, x, x_first, x_valid, i * kPanel);
+      copy_panel<T, kTile, C::kThreads, true>(to + kPanelBytes, y, y_first, y_valid, i * kPanel);
     }
     cp_async_commit();
   };
@@ -68,8 +67,8 @@ __device__ __forceinline__ void multiply(Scores& s, const RowSource<T>& x, int32
     cp_async_wait<1>();
     __syncthreads();
     const uint32_t from = shared + i % 2 * 2 * kPanelBytes;
-    add_score_product<T, C>(s, from, from + kPanelBytes,
-                            (min_of(kPanel, x.width - i * kPanel) + 15) / 16);
+    add_score_product<T, C, true>(s, from, from + kPanelBytes,
+                                  (min_of(kPanel, x.width - i * kPanel) + 15) / 16);
     __syncthreads();
   }
 }
@@ -101,8 +100,7 @@ __device__ __forceinline__ void add_gradients(const Params& p, const ScoreTile& 
       const int32_t i = t.i0 + score_row(m, half);
       if (i >= t.sequence.len_q) continue;
       const int64_t row = t.sequence.q_begin + int64_t{i};
-      const int64_t token =
-          p.sequences.packed ? row : int64_t{t.batch} * p.sequences.seqlen_q + i;
+      const int64_t token = p.sequences.packed ? row : int64_t{t.batch} * p.sequences.seqlen_q + i;
       const float lse = p.lse.data[t.batch * p.lse.batch_stride + t.head * p.lse.head_stride +
                                    row * p.lse.row_stride];
       const float delta = p.delta[t.head * p.total_q + token];
@@ -126,8 +124,8 @@ __device__ __forceinline__ void add_gradients(const Params& p, const ScoreTile& 
 template <class T>
 __device__ __forceinline__ void store(const MaskParams& p, int64_t batch, int64_t head, int64_t row,
                                       int64_t column, float x) {
-  const int64_t at = batch * p.batch_stride + head * p.head_stride + row * p.row_stride +
-                     column * p.column_stride;
+  const int64_t at =
+      batch * p.batch_stride + head * p.head_stride + row * p.row_stride + column * p.column_stride;
   if (p.kind == MaskKind::kFloat32) {
     static_cast<float*>(p.dmask)[at] = x;
   } else {
@@ -140,12 +138,11 @@ template <class T>
 __device__ void store_tile(const MaskParams& p, int64_t batch, int64_t head, int64_t row0,
                            int64_t column0, const float* tile) {
   const bool by_row = p.row_stride != 0, by_column = p.column_stride != 0;
-  const int rows = by_row ? static_cast<int>(min(
-                                int64_t{kTile}, p.attention.sequences.seqlen_q - row0))
-                          : 1;
-  const int columns = by_column ? static_cast<int>(min(
-                                      int64_t{kTile}, p.attention.sequences.seqlen_k - column0))
-                                : 1;
+  const int rows =
+      by_row ? static_cast<int>(min(int64_t{kTile}, p.attention.sequences.seqlen_q - row0)) : 1;
+  const int columns =
+      by_column ? static_cast<int>(min(int64_t{kTile}, p.attention.sequences.seqlen_k - column0))
+                : 1;
   for (int x = static_cast<int>(threadIdx.x); x < rows * columns; x += C::kThreads) {
     const int r = x / columns, c = x % columns;
     float sum = 0;

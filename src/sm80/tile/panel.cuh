@@ -16,19 +16,6 @@ __device__ __forceinline__ uint32_t panel_offset(int row, int unit) {
   return static_cast<uint32_t>(row * kPanelRowBytes + ((unit ^ (row & 7)) << 4));
 }
 
-// One unit, by cp.async where rows are 16-byte aligned, else by 2-byte loads. Not valid: zeros.
-template <class T>
-__device__ __forceinline__ void copy_unit(uint32_t to, const T* from, bool valid, bool aligned) {
-  if (aligned) return cp_async_16(to, from, valid ? 16 : 0);
-  uint32_t x[4] = {};
-  if (valid) {
-    const auto* bits = reinterpret_cast<const uint16_t*>(from);
-#pragma unroll
-    for (int i = 0; i < 4; ++i) x[i] = bits[2 * i] | static_cast<uint32_t>(bits[2 * i + 1]) << 16;
-  }
-  store_shared_16(to, x[0], x[1], x[2], x[3]);
-}
-
 // Rows of one head of one sequence.
 template <class T>
 struct RowSource {
@@ -39,31 +26,54 @@ struct RowSource {
 };
 
 template <class T>
+__device__ __forceinline__ const T* row_zero(const Operand& o, int32_t batch, int32_t head,
+                                             int32_t begin) {
+  return static_cast<const T*>(o.data) + batch * o.batch_stride + head * o.head_stride +
+         begin * o.row_stride;
+}
+
+template <class T>
 __device__ __forceinline__ RowSource<T> row_source(const Operand& o, int32_t batch, int32_t head,
                                                    int32_t begin) {
-  const T* data = static_cast<const T*>(o.data) + batch * o.batch_stride + head * o.head_stride +
-                  begin * o.row_stride;
-  return {data, o.row_stride, o.width, o.aligned};
+  return {row_zero<T>(o, batch, head, begin), o.row_stride, o.width, o.aligned};
+}
+
+// One unit by 2-byte loads, for rows that are not 16-byte aligned. Not valid: zeros.
+template <class T>
+__device__ __forceinline__ void copy_unit_slowly(uint32_t to, const T* from, bool valid) {
+  uint32_t x[4] = {};
+  if (valid) {
+    const auto* bits = reinterpret_cast<const uint16_t*>(from);
+#pragma unroll
+    for (int i = 0; i < 4; ++i) x[i] = bits[2 * i] | static_cast<uint32_t>(bits[2 * i + 1]) << 16;
+  }
+  store_shared_16(to, x[0], x[1], x[2], x[3]);
 }
 
 // Columns [column, column + 64) of kRows rows from row `first`; zeros past `valid` rows and past
-// the width.
-template <class T, int kRows, int kThreads>
+// the width. Straight-line code between the barriers of a chunk: every thread's part of it delays
+// the products.
+template <class T, int kRows, int kThreads, bool kGeneral>
 __device__ __forceinline__ void copy_panel(uint32_t to, const RowSource<T>& source, int32_t first,
                                            int32_t valid, int32_t column) {
   constexpr int kStep = kThreads / 8;
   static_assert(kRows % kStep == 0 && kStep % 8 == 0);
   const int unit = static_cast<int>(threadIdx.x) % 8, row0 = static_cast<int>(threadIdx.x) / 8;
-  const bool inside = column + unit * 8 < source.width;
   const T* from = source.data + (int64_t{first} + row0) * source.row_stride + column + unit * 8;
   to += panel_offset(row0, unit);
-  // Rolled loops: their addresses would take registers from the sums.
+  valid = column + unit * 8 < source.width ? valid - row0 : 0;
+  if (!kGeneral || source.aligned) {
+#pragma unroll
+    for (int r = 0; r < kRows; r += kStep) {
+      cp_async_16(to + r * kPanelRowBytes, from, r < valid ? 16 : 0);
+      from += kStep * source.row_stride;
+    }
+  } else {
 #pragma unroll 1
-  for (int r = row0; r < kRows; r += kStep) {
-    const bool in = inside && r < valid;
-    copy_unit(to, in ? from : source.data, in, source.aligned);
-    to += kStep * kPanelRowBytes;
-    from += kStep * source.row_stride;
+    for (int r = 0; r < kRows; r += kStep) {
+      copy_unit_slowly(to + r * kPanelRowBytes, from, r < valid);
+      from += kStep * source.row_stride;
+    }
   }
 }
 
@@ -72,7 +82,6 @@ template <class T, int kRows, int kThreads>
 __device__ __forceinline__ void copy_own_panel(uint32_t to, const RowSource<T>& source,
                                                int64_t head_stride, int32_t heads, int32_t first,
                                                int32_t valid, int32_t column) {
-  if (heads == 1) return copy_panel<T, kRows, kThreads>(to, source, first, valid, column);
   constexpr int kStep = kThreads / 8;
   const int unit = static_cast<int>(threadIdx.x) % 8, row0 = static_cast<int>(threadIdx.x) / 8;
 #pragma unroll 1
@@ -83,25 +92,42 @@ __device__ __forceinline__ void copy_own_panel(uint32_t to, const RowSource<T>& 
       from += ((first + r) / heads) * source.row_stride + ((first + r) % heads) * head_stride +
               column + unit * 8;
     }
-    copy_unit(to + panel_offset(r, unit), from, in, source.aligned);
+    if (source.aligned) {
+      cp_async_16(to + panel_offset(r, unit), from, in ? 16 : 0);
+    } else {
+      copy_unit_slowly(to + panel_offset(r, unit), from, in);
+    }
   }
 }
 
-// Whole rows of Z, `row_bytes` apart in shared memory; zeros past `valid` rows.
-template <class T, int kCopyLanes, int kThreads>
+// Whole rows of Z, `row_bytes` apart in shared memory; zeros past `valid` rows. Up to kMaxWidth
+// columns: kCopyLanes threads copy a row.
+template <class T, int kMaxWidth, int kCopyLanes, int kThreads, bool kGeneral>
 __device__ __forceinline__ void copy_rows(uint32_t to, const RowSource<T>& source, int32_t first,
                                           int32_t valid, int rows, int row_bytes) {
-  const int lane = static_cast<int>(threadIdx.x) % kCopyLanes;
+  constexpr int kStep = kThreads / kCopyLanes, kUnits = kMaxWidth / 8;
+  const int lane = static_cast<int>(threadIdx.x) % kCopyLanes,
+            row0 = static_cast<int>(threadIdx.x) / kCopyLanes;
   const int units = source.width / 8;
+  const T* from = source.data + (int64_t{first} + row0) * source.row_stride + lane * 8;
 #pragma unroll 1
-  for (int r = static_cast<int>(threadIdx.x) / kCopyLanes; r < rows; r += kThreads / kCopyLanes) {
-    const bool in = r < valid;
-    const T* from = in ? source.data + (int64_t{first} + r) * source.row_stride : source.data;
-    const uint32_t row = to + r * row_bytes;
+  for (int r = row0; r < rows; r += kStep) {
+    // kCopyLanes is a multiple of 8: the permutation is the same for all units of a thread.
+    const uint32_t row = to + r * row_bytes + ((lane ^ (r & 7)) << 4);
+    if (!kGeneral || source.aligned) {
+#pragma unroll
+      for (int unit = 0; unit < kUnits; unit += kCopyLanes) {
+        if (unit + lane < units) {
+          cp_async_16(row + unit * 16, from + unit * 8, r < valid ? 16 : 0);
+        }
+      }
+    } else {
 #pragma unroll 1
-    for (int unit = lane; unit < units; unit += kCopyLanes) {
-      copy_unit(row + ((unit ^ (r & 7)) << 4), from + unit * 8, in, source.aligned);
+      for (int unit = 0; unit + lane < units; unit += kCopyLanes) {
+        copy_unit_slowly(row + unit * 16, from + unit * 8, r < valid);
+      }
     }
+    from += kStep * source.row_stride;
   }
 }
 

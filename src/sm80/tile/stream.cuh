@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// Blocks of streamed rows through shared memory, in chunks. For every streamed head, for every
-// block of rows: the chunks of Y1 (by columns), of Y2 (by columns), of Z (by rows). A chunk is one
-// cp.async group; the consumer takes chunks in exactly the order in which they are asked for.
+// Blocks of streamed rows through shared memory, in chunks, each of them a cp.async group.
 #pragma once
+
+#include <cstddef>
 
 #include "sm80/tile/panel.cuh"
 #include "sm80/tile/sequence.cuh"
 
 namespace ffpa::sm80 {
 
+// Y1, Y2 or Z: row 0 of the sequence, of its first streamed head.
+struct Source {
+  const void* data;
+  int64_t row_stride, head_stride;
+};
+
 // What a block works on.
 struct Task {
+  bool found;
   TileWork work;
   DeviceSequence sequence;
   Visibility visibility;
@@ -21,19 +28,58 @@ struct Task {
   int32_t streamed_len;   // streamed rows in use
   int32_t streamed_head;  // first one
   int32_t streamed_heads;
+  int32_t split;      // part of the streamed rows
+  Source sources[3];  // by phase
 };
 
-template <class T, class C, Op kOp>
+// Y1 by columns, Y2 by columns (where dP is needed), Z by rows.
+enum Phase : int { kScorePhase, kDpPhase, kSumPhase };
+
+// Walks over all chunks of a task: for every streamed head, for every block of rows, for every
+// phase, its chunks. Asking and consuming walk by this one class.
+template <class C, Op kOp>
+struct Cursor {
+  int head = 0, tile = 0, phase = kScorePhase, chunk = 0;
+
+  // Chunks of the phase; `valid`: rows of the block.
+  static __device__ __forceinline__ int chunks(const Params& p, int phase, int valid) {
+    if (phase == kSumPhase) return (valid + p.memory.z_rows - 1) / p.memory.z_rows;
+    return phase == kScorePhase ? p.memory.score_chunks : p.memory.dp_chunks;
+  }
+  __device__ __forceinline__ bool last_of_phase(const Params& p, int valid) const {
+    return chunk + 1 == chunks(p, phase, valid);
+  }
+  __device__ __forceinline__ void advance(const Params& p, int valid, int begin, int end) {
+    if (!last_of_phase(p, valid)) {
+      ++chunk;
+      return;
+    }
+    chunk = 0;
+    if (phase != kSumPhase) {
+      phase = phase == kScorePhase && needs_dp(kOp) ? kDpPhase : kSumPhase;
+      return;
+    }
+    phase = kScorePhase;
+    if (++tile == end) {
+      tile = begin;
+      ++head;
+    }
+  }
+};
+
+// kGeneral: rows that are not 16-byte aligned, several heads in a tile.
+template <class T, class C, Op kOp, bool kGeneral>
 class Stream {
  public:
   __device__ __forceinline__ Stream(const Params& p, const Task& task, uint32_t shared)
-      : p_(p), task_(task), shared_(shared), tile_(task.tiles.begin) {
-    if (tile_ >= task.tiles.end) head_ = task.streamed_heads;
+      : p_(p), task_(task), shared_(shared) {
+    cursor_.tile = task.tiles.begin;
+    if (task.tiles.count() == 0) cursor_.head = task.streamed_heads;
   }
 
   // Asks for own rows that stay, and for the first chunks.
   __device__ __forceinline__ void start() {
-    if (head_ < task_.streamed_heads) {
+    if (cursor_.head < task_.streamed_heads) {
       if (p_.memory.own1_resident) copy_own(shared_, p_.own1, 0, panels_of(p_.own1.width));
       if (needs_dp(kOp) && p_.memory.own2_resident) {
         copy_own(shared_ + p_.memory.own2_at, p_.own2, 0, panels_of(p_.own2.width));
@@ -43,9 +89,8 @@ class Stream {
     for (int i = 0; i + 1 < p_.memory.stages; ++i) ask();
   }
 
-  // Waits for the next chunk, gives its address and asks for a later one. A barrier of the block:
-  // what threads wrote to shared memory before is visible after, and all chunks and tiles before
-  // are free.
+  // Waits for the next chunk and gives its address. A barrier of the block: what threads wrote to
+  // shared memory before is visible after, and all chunks and tiles before are free.
   __device__ __forceinline__ uint32_t next() {
     if (p_.memory.stages == 4) {
       cp_async_wait<2>();
@@ -57,22 +102,40 @@ class Stream {
     __syncthreads();
     const uint32_t chunk = stage(taken_);
     taken_ = taken_ + 1 == p_.memory.stages ? 0 : taken_ + 1;
-    ask();
     return chunk;
   }
 
-  __device__ __forceinline__ int32_t valid_rows(int32_t tile) const {
-    return min_of(C::kBlock, task_.streamed_len - tile * C::kBlock);
+  // Asks for one more chunk, once after every `next`.
+  __device__ __forceinline__ void ask() {
+    if (cursor_.head < task_.streamed_heads) {
+      const uint32_t to = stage(asked_);
+      const int first = cursor_.tile * C::kBlock;
+      const int valid = min_of(C::kBlock, task_.streamed_len - first);
+      const Source s = task_.sources[cursor_.phase];
+      const T* data = static_cast<const T*>(s.data);
+      if (!owns_queries(kOp)) data += cursor_.head * s.head_stride;
+      if (cursor_.phase != kSumPhase) {
+        const bool scores = cursor_.phase == kScorePhase;
+        ask_panels(to,
+                   {data, s.row_stride, scores ? p_.streamed1.width : p_.streamed2.width,
+                    scores ? p_.streamed1.aligned : p_.streamed2.aligned},
+                   first, valid);
+        if (!owns_queries(kOp) && scores && cursor_.chunk == 0) ask_statistics(first, valid);
+      } else {
+        const int row = cursor_.chunk * p_.memory.z_rows;
+        copy_rows<T, C::kMaxWidth, C::kCopyLanes, C::kThreads, kGeneral>(
+            to, {data, s.row_stride, p_.values.width, p_.values.aligned}, first + row, valid - row,
+            p_.memory.z_rows, p_.memory.z_row_bytes);
+      }
+      cursor_.advance(p_, valid, task_.tiles.begin, task_.tiles.end);
+    }
+    cp_async_commit();
+    asked_ = asked_ + 1 == p_.memory.stages ? 0 : asked_ + 1;
   }
-  __device__ __forceinline__ int score_chunks(int width) const {
-    return (width + p_.memory.panels * kPanel - 1) / (p_.memory.panels * kPanel);
-  }
-  __device__ __forceinline__ int value_chunks(int32_t tile) const {
-    return (valid_rows(tile) + p_.memory.z_rows - 1) / p_.memory.z_rows;
-  }
+
   // lse, then delta of the block's rows, [2][kBlock] floats.
-  __device__ __forceinline__ uint32_t streamed_statistics(int block_count) const {
-    return shared_ + p_.memory.statistics_at + (2 * C::kRows + block_count % 2 * 2 * C::kBlock) * 4;
+  __device__ __forceinline__ int streamed_statistics(int block_count) const {
+    return 2 * C::kRows + block_count % 2 * 2 * C::kBlock;
   }
 
  private:
@@ -83,105 +146,63 @@ class Stream {
   __device__ __forceinline__ void copy_own(uint32_t to, const Operand& own, int first_panel,
                                            int panels) const {
     const bool by_query = owns_queries(kOp);
-    const RowSource<T> source =
-        row_source<T>(own, task_.work.batch,
-                      by_query ? task_.work.head * p_.heads_per_tile : task_.work.head,
-                      by_query ? task_.sequence.q_begin : task_.sequence.k_begin);
+    const RowSource<T> source = row_source<T>(
+        own, task_.work.batch, by_query ? task_.work.head * p_.heads_per_tile : task_.work.head,
+        by_query ? task_.sequence.q_begin : task_.sequence.k_begin);
 #pragma unroll 1
     for (int i = 0; i < panels; ++i) {
-      copy_own_panel<T, C::kRows, C::kThreads>(
-          to + i * C::kRows * kPanelRowBytes, source, own.head_stride, p_.heads_per_tile,
-          task_.work.first, task_.own_rows, (first_panel + i) * kPanel);
-    }
-  }
-
-  __device__ __forceinline__ RowSource<T> streamed(const Operand& o) const {
-    return row_source<T>(o, task_.work.batch, task_.streamed_head + head_,
-                         owns_queries(kOp) ? task_.sequence.k_begin : task_.sequence.q_begin);
-  }
-
-  __device__ __forceinline__ void ask() {
-    if (head_ < task_.streamed_heads) {
-      const uint32_t to = stage(asked_);
-      if (phase_ == 0) {
-        ask_scores(to, p_.streamed1, p_.own1, p_.memory.own1_resident);
-        if (!owns_queries(kOp) && chunk_ == 0) ask_statistics();
-      } else if (phase_ == 1) {
-        ask_scores(to, p_.streamed2, p_.own2, p_.memory.own2_resident);
+      const uint32_t panel = to + i * C::kRows * kPanelRowBytes;
+      const int column = (first_panel + i) * kPanel;
+      if (kGeneral && p_.heads_per_tile > 1) {
+        copy_own_panel<T, C::kRows, C::kThreads>(panel, source, own.head_stride, p_.heads_per_tile,
+                                                 task_.work.first, task_.own_rows, column);
       } else {
-        const int first = chunk_ * p_.memory.z_rows;
-        copy_rows<T, C::kCopyLanes, C::kThreads>(to, streamed(p_.values),
-                                                 tile_ * C::kBlock + first,
-                                                 valid_rows(tile_) - first, p_.memory.z_rows,
-                                                 p_.memory.z_row_bytes);
+        copy_panel<T, C::kRows, C::kThreads, kGeneral>(panel, source, task_.work.first,
+                                                       task_.own_rows, column);
       }
-      advance();
     }
-    cp_async_commit();
-    asked_ = asked_ + 1 == p_.memory.stages ? 0 : asked_ + 1;
   }
 
-  __device__ __forceinline__ void ask_scores(uint32_t to, const Operand& y, const Operand& own,
-                                             bool own_resident) const {
-    const RowSource<T> source = streamed(y);
-    const int first_panel = chunk_ * p_.memory.panels;
-    const int panels = min_of(p_.memory.panels, panels_of(y.width) - first_panel);
+  __device__ __forceinline__ void ask_panels(uint32_t to, const RowSource<T>& source, int first,
+                                             int valid) const {
+    const int first_panel = cursor_.chunk * p_.memory.panels;
+    const int panels = min_of(p_.memory.panels, panels_of(source.width) - first_panel);
 #pragma unroll 1
     for (int i = 0; i < panels; ++i) {
-      copy_panel<T, C::kBlock, C::kThreads>(to + i * C::kBlock * kPanelRowBytes, source,
-                                            tile_ * C::kBlock, valid_rows(tile_),
-                                            (first_panel + i) * kPanel);
+      copy_panel<T, C::kBlock, C::kThreads, kGeneral>(to + i * C::kBlock * kPanelRowBytes, source,
+                                                      first, valid, (first_panel + i) * kPanel);
     }
-    if (!own_resident) {
-      copy_own(to + p_.memory.panels * C::kBlock * kPanelRowBytes, own, first_panel, panels);
+    const bool scores = cursor_.phase == kScorePhase;
+    if (scores ? !p_.memory.own1_resident : !p_.memory.own2_resident) {
+      copy_own(to + p_.memory.panels * C::kBlock * kPanelRowBytes, scores ? p_.own1 : p_.own2,
+               first_panel, panels);
     }
   }
 
   // lse and delta of a block of queries. Two blocks have room: by the time that the block after
   // the next is asked for, all warps are past the scores of this one.
-  __device__ __forceinline__ void ask_statistics() {
-    const uint32_t to = streamed_statistics(blocks_asked_);
+  __device__ __forceinline__ void ask_statistics(int first, int valid) {
+    const uint32_t to = shared_ + p_.memory.statistics_at + streamed_statistics(blocks_asked_) * 4;
     ++blocks_asked_;
+    const int64_t head = task_.streamed_head + cursor_.head;
+    const int64_t row = int64_t{task_.sequence.q_begin} + first;
+    const int64_t token =
+        p_.sequences.packed ? row : int64_t{task_.work.batch} * p_.sequences.seqlen_q + first;
+    const float* lse = p_.lse.data + task_.work.batch * p_.lse.batch_stride +
+                       head * p_.lse.head_stride + row * p_.lse.row_stride;
+    const float* delta = p_.delta + head * p_.total_q + token;
+#pragma unroll 1
     for (int r = static_cast<int>(threadIdx.x); r < C::kBlock; r += C::kThreads) {
-      const int32_t i = tile_ * C::kBlock + r;
-      const int bytes = i < task_.streamed_len ? 4 : 0;
-      const int64_t row = task_.sequence.q_begin + int64_t{i}, head = task_.streamed_head + head_;
-      const int64_t token =
-          p_.sequences.packed ? row : int64_t{task_.work.batch} * p_.sequences.seqlen_q + i;
-      const float* lse = p_.lse.data;
-      if (bytes) {
-        lse += task_.work.batch * p_.lse.batch_stride + head * p_.lse.head_stride +
-               row * p_.lse.row_stride;
-      }
-      cp_async_4(to + r * 4, lse, bytes);
-      cp_async_4(to + (C::kBlock + r) * 4, p_.delta + (bytes ? head * p_.total_q + token : 0),
-                 bytes);
-    }
-  }
-
-  __device__ __forceinline__ void advance() {
-    ++chunk_;
-    if (phase_ == 0 && chunk_ == score_chunks(p_.streamed1.width)) {
-      chunk_ = 0;
-      phase_ = needs_dp(kOp) ? 1 : 2;
-    } else if (phase_ == 1 && chunk_ == score_chunks(p_.streamed2.width)) {
-      chunk_ = 0;
-      phase_ = 2;
-    } else if (phase_ == 2 && chunk_ == value_chunks(tile_)) {
-      chunk_ = 0;
-      phase_ = 0;
-      if (++tile_ == task_.tiles.end) {
-        tile_ = task_.tiles.begin;
-        ++head_;
-      }
+      const int bytes = r < valid ? 4 : 0;
+      cp_async_4(to + r * 4, lse + r * p_.lse.row_stride, bytes);
+      cp_async_4(to + (C::kBlock + r) * 4, delta + r, bytes);
     }
   }
 
   const Params& p_;
   const Task& task_;
   const uint32_t shared_;
-  // The chunk to ask for next.
-  int head_ = 0, tile_, phase_ = 0, chunk_ = 0;
+  Cursor<C, kOp> cursor_;  // the chunk to ask for next
   int asked_ = 0, taken_ = 0, blocks_asked_ = 0;
 };
 
