@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -30,15 +30,23 @@ _PACKED = "packed_sequence_mask_function.<locals>.inner_mask"
 _REFUSED = ("head_mask", "block_table", "k_cache", "v_cache", "output_attentions")
 
 
-def _parts(function: Any) -> Iterator[str]:
-    """The names of a mask function and of those that it is made of."""
+def _parts(function: Any) -> Iterator[tuple[str, list[Any]]]:
+    """A mask function and those that it is made of: names and what they hold."""
     if isinstance(function, (tuple, list)):
         for part in function:
             yield from _parts(part)
     elif callable(function) and not isinstance(function, Tensor):
-        yield getattr(function, "__qualname__", type(function).__qualname__)
-        for cell in getattr(function, "__closure__", None) or ():
-            yield from _parts(cell.cell_contents)
+        name = getattr(function, "__qualname__", type(function).__qualname__)
+        held = [cell.cell_contents for cell in getattr(function, "__closure__", None) or ()]
+        yield name, held
+        for part in held:
+            yield from _parts(part)
+
+
+def _sequence_ids(held: list[Any]) -> Tensor | None:
+    """The tensor [B, N] of a mask function of packed sequences: equal within one sequence."""
+    tensors = [t for t in held if isinstance(t, Tensor) and t.dim() == 2]
+    return tensors[0].to(torch.int32) if len(tensors) == 1 else None
 
 
 def mask_function(
@@ -51,23 +59,28 @@ def mask_function(
     attention_mask: Tensor | None = None,
     **kwargs: Any,
 ) -> Tensor | None:
-    """None where the attention function needs no mask, a 2-D padding mask where rows are padding,
-    and a 4-D boolean mask, right but O(N^2), for everything else."""
+    """None where the attention function needs no mask. Where rows are padding or packs: the number
+    of each key's sequence, 0 for padding, int32 [B, 1, Nq, Nk] with stride 0 over the queries,
+    which are the last Nq positions (models may slice it to fewer). For everything else a boolean
+    mask of this shape: right, but O(N^2)."""
     from transformers.masking_utils import causal_mask_function, sdpa_mask
 
     function = causal_mask_function if mask_function is None else mask_function
-    parts = set(_parts(function))
+    parts = dict(_parts(function))
     aligned = (  # the last query is the last key, as without a cache or with a growing one
         isinstance(q_offset, int)
         and isinstance(kv_offset, int)
         and q_offset + q_length == kv_offset + kv_length
     )
     padding = None if attention_mask is None else attention_mask[:, -kv_length:]
-    simple = parts <= _KNOWN and (aligned or "bidirectional_mask_function" in parts)
+    simple = parts.keys() <= _KNOWN and (aligned or "bidirectional_mask_function" in parts)
+    ids = _sequence_ids(parts[_PACKED]) if _PACKED in parts else None
+    if _PACKED in parts and (ids is None or padding is not None or q_length != kv_length):
+        simple = False
     if simple and padding is not None and padding.shape[1] != kv_length:
         simple = False
     if simple and torch.compiler.is_compiling():
-        simple = padding is None and _PACKED not in parts  # their lengths are data
+        simple = simple and padding is None and ids is None  # their lengths are data
     if not simple:
         kwargs["allow_is_causal_skip"] = kwargs["allow_is_bidirectional_skip"] = False
         return sdpa_mask(
@@ -80,52 +93,92 @@ def mask_function(
             attention_mask=attention_mask,
             **kwargs,
         )
-    return None if padding is None or bool(padding.all()) else padding.bool()
+    if ids is None and padding is not None and not bool(padding.all()):
+        ids = padding.to(torch.int32) - 1
+    return None if ids is None else _as_mask(ids + 1, q_length)
 
 
-class _LastResult:
-    """What `compute` made of a tensor, kept for the next layer, which asks the same."""
+def _as_mask(sequence_ids: Tensor, q_length: int) -> Tensor:
+    return sequence_ids[:, None, None, :].expand(-1, -1, q_length, -1)
+
+
+class _Remembered:
+    """What `compute` made of the last few tensors: the layers of a model ask the same."""
 
     def __init__(self, compute: Callable[[Tensor], Any]):
         self.compute = compute
-        self.tensor: Any = lambda: None
-        self.version = -1
-        self.result: Any = None
+        self.entries: list[tuple[Any, int, Any]] = []
 
     def __call__(self, t: Tensor) -> Any:
         if t.is_inference():  # such tensors have no version
             return self.compute(t)
-        if self.tensor() is not t or self.version != t._version:
-            self.result = self.compute(t)
-            self.tensor, self.version = weakref.ref(t), t._version
-        return self.result
+        for reference, version, result in self.entries:
+            if reference() is t and version == t._version:
+                return result
+        result = self.compute(t)
+        self.entries = [(weakref.ref(t), t._version, result), *self.entries[:3]]
+        return result
+
+
+@_Remembered
+def _restarting(position_ids: Tensor) -> Tensor | None:
+    """Sequence numbers [B, N] from 1 if position_ids restart, else None."""
+    jumps = position_ids.diff(dim=-1) != 1
+    if not bool(jumps.any()):
+        return None
+    return torch.nn.functional.pad(jumps.cumsum(-1), (1, 0)).add_(1)
+
+
+class _Layout(NamedTuple):
+    """Rows of a batch as a pack. Indices are None where all rows take part."""
+
+    queries: Tensor | None  # into [B * Nq]
+    keys: Tensor | None  # into [B * Nk]
+    cu_seqlens_q: Tensor
+    cu_seqlens_k: Tensor
+    max_seqlen_q: int
+    max_seqlen_k: int
 
 
 def _offsets(lengths: Tensor) -> Tensor:
     return torch.nn.functional.pad(lengths.cumsum(0, dtype=torch.int32), (1, 0))
 
 
-@_LastResult
-def _packs(position_ids: Tensor) -> tuple[Tensor, int] | None:
-    """cu_seqlens and the longest sequence of position_ids [B, N] that restart, else None."""
-    first = torch.ones_like(position_ids, dtype=torch.bool)
-    first[:, 1:] = position_ids.diff(dim=-1) != 1
-    starts = first.flatten().nonzero().flatten()
-    if len(starts) == position_ids.shape[0]:
+def _layout(ids: Tensor, n: int) -> _Layout | None:
+    """`ids` [B, Nk]: sequence numbers of the keys, 0 for padding; queries: the last n positions.
+    None if every row is one whole sequence."""
+    batch, m = ids.shape
+    keys = ids.flatten().nonzero().flatten()
+    row, position = keys // m, keys % m
+    number = ids.flatten()[keys]
+    new = torch.ones_like(keys, dtype=torch.bool)
+    new[1:] = (number[1:] != number[:-1]) | (row[1:] != row[:-1])
+    sequence = new.cumsum(0) - 1
+    asks = position >= m - n
+    queries = (row * n + position - (m - n))[asks]
+    lengths_k = torch.bincount(sequence)
+    lengths_q = torch.bincount(sequence[asks], minlength=len(lengths_k))
+    if len(keys) == batch * m and len(lengths_k) == batch:
         return None
-    end = starts.new_tensor([position_ids.numel()])
-    cu = torch.cat([starts, end]).to(torch.int32)
-    return cu, int(cu.diff().max())
+    longest = [int(t.max()) if len(t) else 0 for t in (lengths_q, lengths_k)]
+    return _Layout(
+        None if len(queries) == batch * n else queries,
+        None if len(keys) == batch * m else keys,
+        _offsets(lengths_q),
+        _offsets(lengths_k),
+        *longest,
+    )
 
 
-@_LastResult
-def _unpadding(mask: Tensor) -> tuple[Tensor, Tensor, int]:
-    """Indices of the rows of a mask [B, N] that are no padding, cu_seqlens, the longest length."""
-    lengths = mask.sum(-1, dtype=torch.int32)
-    return mask.flatten().nonzero().flatten(), _offsets(lengths), int(lengths.max())
+@_Remembered
+def _layout_of_mask(mask: Tensor) -> _Layout | None:
+    return _layout(mask[:, 0, 0], mask.shape[2])
 
 
-_query_unpadding = _LastResult(_unpadding.compute)
+@_Remembered
+def _layout_of_positions(position_ids: Tensor) -> _Layout | None:
+    ids = _restarting(position_ids)
+    return None if ids is None else _layout(ids, ids.shape[1])
 
 
 def _flat(t: Tensor) -> Tensor:
@@ -133,34 +186,18 @@ def _flat(t: Tensor) -> Tensor:
     return t.transpose(1, 2).flatten(0, 1)
 
 
-def _packed(
-    q: Tensor, k: Tensor, v: Tensor, cu_q: Any, cu_k: Any, max_q: Any, max_k: Any, options: Any
-) -> Tensor:
-    out = ffpa_attn_varlen_func(
-        _flat(q),
-        _flat(k),
-        _flat(v),
-        cu_q,
-        cu_k,
-        q.shape[0] * q.shape[2] if max_q is None else max_q,
-        k.shape[0] * k.shape[2] if max_k is None else max_k,
-        **options,
-    )
-    return out.view(q.shape[0], q.shape[2], *out.shape[1:])
-
-
-def _padded(q: Tensor, k: Tensor, v: Tensor, mask: Tensor, options: Any) -> Tensor:
-    """`mask` [B, Nk]: True where a key is no padding; the queries are the last Nq positions."""
-    keys, cu_k, max_k = _unpadding(mask)
-    queries, cu_q, max_q = keys, cu_k, max_k
-    if q.shape[2] != k.shape[2]:
-        queries, cu_q, max_q = _query_unpadding(mask[:, -q.shape[2] :])
-    rows = ffpa_attn_varlen_func(
-        _flat(q)[queries], _flat(k)[keys], _flat(v)[keys], cu_q, cu_k, max_q, max_k, **options
-    )
-    out = rows.new_zeros(q.shape[0] * q.shape[2], *rows.shape[1:])
-    out = out.index_copy(0, queries, rows)
-    return out.view(q.shape[0], q.shape[2], *rows.shape[1:])
+def _packed(q: Tensor, k: Tensor, v: Tensor, layout: _Layout, options: dict[str, Any]) -> Tensor:
+    """-> [B, Nq, Hq, Dv], 0 in rows that take no part."""
+    batch, _, n, _ = q.shape
+    rows = [_flat(t) for t in (q, k, v)]
+    for i, index in enumerate((layout.queries, layout.keys, layout.keys)):
+        if index is not None:
+            rows[i] = rows[i][index]
+    out = ffpa_attn_varlen_func(*rows, *layout[2:], **options)
+    if layout.queries is not None:
+        padded = out.new_zeros(batch * n, *out.shape[1:])
+        out = padded.index_copy(0, layout.queries, out)
+    return out.view(batch, n, *out.shape[1:])
 
 
 def _with_bias(mask: Tensor | None, bias: Tensor, dtype: torch.dtype) -> Tensor:
@@ -195,9 +232,10 @@ def attention_function(
     """The interface of transformers' attention functions.
 
     query [B, Hq, Nq, D], key and value [B, Hkv, Nk, D] -> ([B, Nq, Hq, D], None). The first that
-    holds decides: given cu_seq_lens are a pack; a 4-D mask says all, causality and window included;
-    a 2-D mask is padding, whose rows are left out; position_ids that restart are a pack; otherwise
-    a dense batch. `sliding_window` W lets a query see W keys, itself included.
+    holds decides: given cu_seq_lens are a pack; without a mask, position_ids that restart are one;
+    a mask [B, Nk] is padding, whose rows are left out; one of `mask_function` is padding or a pack;
+    any other 4-D mask says all, causality and window included. `sliding_window` W lets a query see
+    W keys, itself included.
     """
     for name in _REFUSED:
         if kwargs.get(name) is not None and kwargs[name] is not False:
@@ -210,22 +248,27 @@ def attention_function(
     window = {"window_size": (left, -1 if causal else left)}
     packed_options = {**common, **window, "softmax_scale": scaling, "causal": causal}
 
+    layout = None
     if cu_seq_lens_q is not None and cu_seq_lens_k is not None:
-        pack = (cu_seq_lens_q, cu_seq_lens_k, max_length_q, max_length_k)
-        return _packed(query, key, value, *pack, packed_options), None
-    if attention_mask is not None and attention_mask.dim() == 2 and position_bias is None:
-        return _padded(query, key, value, attention_mask.bool(), packed_options), None
+        longest_q = query.shape[0] * query.shape[2] if max_length_q is None else max_length_q
+        longest_k = key.shape[0] * key.shape[2] if max_length_k is None else max_length_k
+        layout = _Layout(None, None, cu_seq_lens_q, cu_seq_lens_k, longest_q, longest_k)
+    elif attention_mask is None:
+        layout = _positions(position_ids, query, key)
+    elif attention_mask.dim() == 2:
+        ids = attention_mask[:, : key.shape[2]].bool().to(torch.int32)
+        layout, attention_mask = _layout(ids, query.shape[2]), None
+    elif attention_mask.dim() == 4 and attention_mask.dtype is torch.int32:  # of mask_function
+        layout, attention_mask = _layout_of_mask(attention_mask), None
+    if layout is not None:
+        if position_bias is not None:
+            raise NotImplementedError("position_bias: expected None for packed rows, got a tensor")
+        return _packed(query, key, value, layout, packed_options), None
     if attention_mask is not None and attention_mask.dim() == 4:
         causal, window = False, {}
-    elif attention_mask is None and position_bias is None:
-        pack = _pack_of(position_ids, query, key)
-        if pack is not None:
-            cu, longest = pack
-            return _packed(query, key, value, cu, cu, longest, longest, packed_options), None
     elif attention_mask is not None:
         raise ValueError(
-            "attention_mask: expected [B, Nk] without a position_bias or [B, .., Nq, Nk], got "
-            f"{tuple(attention_mask.shape)}"
+            f"attention_mask: expected 2 or 4 dimensions, got {tuple(attention_mask.shape)}"
         )
     if attention_mask is not None:
         attention_mask = attention_mask[..., : key.shape[2]]
@@ -238,9 +281,9 @@ def attention_function(
     return out.transpose(1, 2).contiguous(), None
 
 
-def _pack_of(position_ids: Tensor | None, q: Tensor, k: Tensor) -> tuple[Tensor, int] | None:
-    """cu_seqlens and the longest sequence if position_ids restart. Compiled graphs get a 4-D mask
-    instead: the answer is data."""
+def _positions(position_ids: Tensor | None, q: Tensor, k: Tensor) -> _Layout | None:
+    """The pack that position_ids tell of, if any. Compiled graphs get a mask of their own instead:
+    the answer is data."""
     if position_ids is None or position_ids.dim() != 2 or torch.compiler.is_compiling():
         return None
     batch, _, n, _ = q.shape
@@ -248,7 +291,7 @@ def _pack_of(position_ids: Tensor | None, q: Tensor, k: Tensor) -> tuple[Tensor,
         return None
     if position_ids.shape[0] != batch:
         position_ids = position_ids.expand(batch, -1)
-    return _packs(position_ids)
+    return _layout_of_positions(position_ids)
 
 
 def register_transformers() -> None:
