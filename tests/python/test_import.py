@@ -85,3 +85,23 @@ def test_signatures():
     assert all(p.kind is p.KEYWORD_ONLY for p in packed[7:])
     for function in (ffpa_attn_func, ffpa_attn_varlen_func):
         assert "Returns:" in function.__doc__
+
+
+def test_doctor():
+    done = subprocess.run(
+        [sys.executable, "-m", "ffpa_attn", "doctor"], capture_output=True, text=True, timeout=120
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "cpu_forward" in done.stdout and "runs here" in done.stdout
+    assert "FAILED" not in done.stdout
+
+
+def test_doctor_without_the_library():
+    done = subprocess.run(
+        [sys.executable, "-m", "ffpa_attn", "doctor"],
+        env={**os.environ, "FFPA_LIBRARY": "/nowhere/libffpa_attn.so"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 1 and "CANNOT BE LOADED" in done.stdout and not done.stderr
