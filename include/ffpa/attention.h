@@ -82,7 +82,7 @@ struct ForwardOutputs {
 // What the backward reads besides the inputs: the forward's results and the incoming gradients.
 struct BackwardInputs {
   Tensor out, lse;
-  Tensor dout;  // out's shape and dtype; broadcast strides (0) are fine
+  Tensor dout;  // out's shape and dtype; stride 0 is fine but in the last dimension
   Tensor dlse;  // optional, lse's shape, float32
 };
 
