@@ -14,7 +14,13 @@ namespace {
 
 namespace ffi = tvm::ffi;
 
-void run_forward(Arguments& args) {
+// 0 after a call that is done; the bytes of workspace that it needs if it was given too few.
+int64_t done_or_bytes(const Status& status, const Status& bytes_status, size_t bytes) {
+  if (status.argument() != "workspace" || !bytes_status.ok()) raise_unless_ok(status);
+  return static_cast<int64_t>(bytes);
+}
+
+int64_t run_forward(Arguments& args) {
   const AttentionInputs inputs = args.inputs();
   const AttentionOptions options = args.options();
   ForwardOutputs outputs;
@@ -23,10 +29,14 @@ void run_forward(Arguments& args) {
   const Workspace workspace = args.workspace();
   void* stream = args.stream();
   args.done();
-  raise_unless_ok(forward(inputs, options, outputs, workspace, stream));
+  const Status status = forward(inputs, options, outputs, workspace, stream);
+  if (status.ok()) return 0;
+  size_t bytes = 0;
+  const Status bytes_status = forward_workspace_bytes(inputs, options, &bytes);
+  return done_or_bytes(status, bytes_status, bytes);
 }
 
-void run_backward(Arguments& args) {
+int64_t run_backward(Arguments& args) {
   const AttentionInputs inputs = args.inputs();
   const AttentionOptions options = args.options();
   BackwardInputs saved;
@@ -38,7 +48,11 @@ void run_backward(Arguments& args) {
   const Workspace workspace = args.workspace();
   void* stream = args.stream();
   args.done();
-  raise_unless_ok(backward(inputs, options, saved, gradients, workspace, stream));
+  const Status status = backward(inputs, options, saved, gradients, workspace, stream);
+  if (status.ok()) return 0;
+  size_t bytes = 0;
+  const Status bytes_status = backward_workspace_bytes(inputs, options, gradients, &bytes);
+  return done_or_bytes(status, bytes_status, bytes);
 }
 
 int64_t run_forward_workspace_bytes(Arguments& args) {
@@ -105,11 +119,7 @@ namespace {
 
 template <auto kFunction>
 void call(ffpa::python::Arguments& arguments, tvm::ffi::Any* result) {
-  if constexpr (std::is_void_v<decltype(kFunction(arguments))>) {
-    kFunction(arguments);
-  } else {
-    *result = kFunction(arguments);
-  }
+  *result = kFunction(arguments);
 }
 
 }  // namespace

@@ -14,6 +14,9 @@ build serves it) or RuntimeError (the device failed). Positional arguments only:
     forward   inputs, options, out, lse, workspace, stream
     backward  inputs, options, out, lse, dout, dlse, dq, dk, dv, dsink, dattn_mask, workspace,
               stream
+
+`forward` and `backward` return 0 when done. With too small a workspace they write nothing and
+return the bytes that they need.
 """
 
 from __future__ import annotations

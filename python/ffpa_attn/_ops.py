@@ -78,16 +78,6 @@ def _empty_gradients(
     ]
 
 
-def _stream(q: Tensor) -> int:
-    return torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0
-
-
-def _workspace(q: Tensor, size: int) -> Tensor | None:
-    if size == 0:
-        return None
-    return torch.empty(size + _library.WORKSPACE_SLACK, dtype=torch.uint8, device=q.device)
-
-
 def native(
     q: Tensor,
     k: Tensor,
@@ -133,10 +123,35 @@ def native(
 _DENSE = (None, None, 0, 0)
 
 
+# Workspace of calls of known shapes. A guess, which saves a question: the call itself says if it
+# needs more.
+_sizes: dict[Any, int] = {}
+_MOST_SIZES = 4096
+
+
+def _run(function: Any, key: Any, size: int, q: Tensor, arguments: tuple[Any, ...]) -> None:
+    """Calls `function` of the library with a workspace and the current stream of q's device."""
+    stream = torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0
+    while True:
+        if len(_sizes) >= _MOST_SIZES:
+            _sizes.clear()
+        _sizes[key] = size
+        workspace = None
+        if size > 0:
+            size += _library.WORKSPACE_SLACK
+            workspace = torch.empty(size, dtype=torch.uint8, device=q.device)
+        size = function(*arguments, workspace, stream)
+        if size == 0:
+            return
+
+
 def _run_forward(q: Tensor, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    workspace = _workspace(q, _library.forward_workspace_bytes(*arguments))
+    key = (q.shape, arguments[1].shape, arguments[2].shape, q.dtype, q.device, *arguments[20:])
+    size = _sizes.get(key)
+    if size is None:
+        size = _library.forward_workspace_bytes(*arguments)
     out, lse = _empty_outputs(q, arguments[2])
-    _library.forward(*arguments, out, lse, workspace, _stream(q))
+    _run(_library.forward, key, size, q, (*arguments, out, lse))
     return out, lse
 
 
@@ -155,8 +170,11 @@ def _run_backward(
         q, k, v, arguments[9], arguments[11], needed
     )
     outputs = (dq, dk, dv, dsink, dmask)
-    workspace = _workspace(q, _library.backward_workspace_bytes(*arguments, *outputs))
-    _library.backward(*arguments, out, lse, dout, dlse, *outputs, workspace, _stream(q))
+    key = (q.shape, k.shape, v.shape, q.dtype, q.device, *arguments[20:], *needed)
+    size = _sizes.get(key)
+    if size is None:
+        size = _library.backward_workspace_bytes(*arguments, *outputs)
+    _run(_library.backward, key, size, q, (*arguments, out, lse, dout, dlse, *outputs))
     return [g for g in gradients if g is not None]
 
 

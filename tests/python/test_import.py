@@ -105,3 +105,23 @@ def test_doctor_without_the_library():
         timeout=120,
     )
     assert done.returncode == 1 and "CANNOT BE LOADED" in done.stdout and not done.stderr
+
+
+def test_wheel_tag_holds_for_the_glibc_that_the_library_needs():
+    import importlib.metadata
+    import re
+
+    from ffpa_attn import _library
+
+    try:
+        wheel = importlib.metadata.distribution("ffpa-attn").read_text("WHEEL")
+    except importlib.metadata.PackageNotFoundError:
+        wheel = None
+    if wheel is None or "FFPA_LIBRARY" in os.environ:
+        pytest.skip("not installed from a wheel")
+    (tag,) = re.findall(r"^Tag: (\S+)$", wheel, re.M)
+    python, abi, platform = tag.split("-")
+    assert (python, abi) == ("py3", "none")
+    limit = int(re.fullmatch(r"manylinux_2_(\d+)_\w+", platform)[1])
+    needed = re.findall(rb"GLIBC_2\.(\d+)\b", _library.path().read_bytes())
+    assert needed and max(map(int, needed)) <= limit
