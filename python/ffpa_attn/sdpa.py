@@ -96,7 +96,7 @@ def scaled_dot_product_attention(
     """torch's function of this name, same arguments and semantics (is_causal aligned top-left),
     by this library's kernels; by torch's where they do not serve the call, unless the patch is
     strict."""
-    strict = bool(_patches) and _patches[-1].strict
+    strict = len(_patches) > 0 and _patches[-1].strict
     arguments = (query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
     why = _why_not(query, key, value, attn_mask, is_causal)
     if why is None and (strict or torch.compiler.is_compiling()):

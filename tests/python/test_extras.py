@@ -2,6 +2,7 @@
 # Copyright 2026 the ffpa authors
 """flash-attn 2's names, merge_states and the patch of scaled_dot_product_attention."""
 
+import contextlib
 import itertools
 
 import pytest
@@ -184,8 +185,10 @@ def test_sdpa_of_what_is_not_served(calls, caplog):
     with register_sdpa(strict=True), pytest.raises(NotImplementedError, match=r"torch\.float64"):
         F.scaled_dot_product_attention(*double)
     q = torch.zeros(1, 2, 4, 16)
-    with register_sdpa(), pytest.raises(RuntimeError):  # torch's own refusal
+    before = len(calls)
+    with register_sdpa(), contextlib.suppress(RuntimeError):  # newer torch refuses this itself
         F.scaled_dot_product_attention(q, q, q, torch.zeros(4, 4), is_causal=True)
+    assert len(calls) == before
 
 
 def test_sdpa_registrations_nest():

@@ -309,31 +309,53 @@ def test_case_81_head_dim_100_is_refused_by_name():
         ffpa_attn_func(q, q, q)
 
 
-def test_case_95_memory_is_flat_over_many_steps():
+class _SavesOutputs(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v):
+        out, lse = q + k + v, q.sum(-1)
+        ctx.save_for_backward(q, k, v, out, lse)
+        return out, lse
+
+    @staticmethod
+    def backward(ctx, dout, dlse):
+        ctx.saved_tensors  # noqa: B018
+        return dout, dout, dout
+
+
+def growth(attention, steps):
+    """Tensors and KiB that `steps` checkpointed steps leave behind, without the collector's help."""
     block = torch.nn.Linear(16, 3 * 16)
     x = torch.randn(1, 8, 16)
 
     def attend(x):
         q, k, v = block(x).view(1, 8, 3, 2, 8).permute(2, 0, 3, 1, 4)
-        return ffpa_attn_func(q, k, v, is_causal=True).transpose(1, 2).reshape(1, 8, 16)
+        return attention(q, k, v).transpose(1, 2).reshape(1, 8, 16)
 
-    def step():
-        y = torch.utils.checkpoint.checkpoint(attend, x, use_reentrant=False)
-        y.square().sum().backward()
+    def run(steps):
+        for _ in range(steps):
+            y = torch.utils.checkpoint.checkpoint(attend, x, use_reentrant=False)
+            y.square().sum().backward()
 
-    for _ in range(100):
-        step()
+    def measure():
+        tensors = sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
+        return tensors, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+    run(100)
     gc.collect()
     gc.disable()
     try:
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-        tensors = sum(isinstance(o, torch.Tensor) for o in gc.get_objects())
-        for _ in range(1000):
-            step()
-        assert sum(isinstance(o, torch.Tensor) for o in gc.get_objects()) <= tensors + 10
-        assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 16 * 1024  # KiB
+        before = measure()
+        run(steps)
+        return [b - a for a, b in zip(before, measure())]
     finally:
         gc.enable()
+
+
+def test_case_95_memory_is_flat_over_many_steps():
+    if growth(lambda *t: _SavesOutputs.apply(*t)[0], 10)[0] > 10:
+        pytest.skip(f"torch {torch.__version__} itself leaks what a checkpointed Function saves")
+    tensors, kib = growth(lambda *t: ffpa_attn_func(*t, is_causal=True), 1000)
+    assert tensors <= 10 and kib < 16 * 1024
 
 
 @pytest.mark.parametrize("head_dim", [16, 24])
