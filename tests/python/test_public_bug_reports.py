@@ -323,7 +323,7 @@ class _SavesOutputs(torch.autograd.Function):
 
 
 def growth(attention, steps):
-    """Tensors and KiB that `steps` checkpointed steps leave behind, without the collector's help."""
+    """Tensors and KiB that checkpointed steps leave behind, without the collector's help."""
     block = torch.nn.Linear(16, 3 * 16)
     x = torch.randn(1, 8, 16)
 
