@@ -6,6 +6,7 @@
     ffpa_attn_varlen_func  packed  [tokens, heads, head_dim]
     explain                which kernel would run, and why
     flash                  flash-attn 2's functions under their names (a module)
+    jax                    attention of JAX arrays with a gradient (a module)
     merge_states           attention over parts of the keys, merged
     register_sdpa          torch's scaled_dot_product_attention by these kernels
     register_transformers  attn_implementation="ffpa" in Hugging Face transformers

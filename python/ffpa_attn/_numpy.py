@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # Copyright 2026 the ffpa authors
-"""The public functions for NumPy arrays: forward only, CPU only, no torch needed."""
+"""The public functions for NumPy arrays, on the CPU: no torch needed."""
 
 from __future__ import annotations
 
@@ -102,15 +102,38 @@ def _native(call: Call, draw: bool) -> tuple[Any, ...]:
     )
 
 
-def attention(call: Call) -> Any:
+def _workspace(size: int) -> np.ndarray | None:
+    return np.empty(size + _library.WORKSPACE_SLACK, np.uint8) if size else None
+
+
+def forward(call: Call) -> tuple[np.ndarray, np.ndarray]:
+    """-> out, lse."""
     native = _native(call, draw=True)
     q, v = native[0], native[2]
-    size = _library.forward_workspace_bytes(*native)
-    workspace = np.empty(size + _library.WORKSPACE_SLACK, np.uint8) if size else None
+    workspace = _workspace(_library.forward_workspace_bytes(*native))
     out = _empty_rows(q, v.shape[-1])
     rows = (q.shape[1], q.shape[0]) if call.packed else q.shape[:3]
     lse = np.empty(rows, np.float32)
     _library.forward(*native, out, lse, workspace, 0)
+    return out, lse
+
+
+def backward(
+    call: Call, out: np.ndarray, lse: np.ndarray, dout: np.ndarray, dlse: np.ndarray | None = None
+) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """-> dq, dk, dv of a call without dropout."""
+    native = _native(call, draw=False)
+    dq, dk, dv = gradients = tuple(_empty_rows(t, t.shape[-1]) for t in native[:3])
+    outputs = (*gradients, None, None)
+    saved = [_array("out", out), _array("lse", lse), _rows("dout", dout)]
+    saved.append(None if dlse is None else _array("dlse", dlse))
+    workspace = _workspace(_library.backward_workspace_bytes(*native, *outputs))
+    _library.backward(*native, *saved, *outputs, workspace, 0)
+    return dq, dk, dv
+
+
+def attention(call: Call) -> Any:
+    out, lse = forward(call)
     if call.nhd:
         out = out.swapaxes(1, 2)
     return (out, lse) if call.return_lse else out

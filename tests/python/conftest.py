@@ -7,7 +7,7 @@ import pytest
 HAS_TORCH = importlib.util.find_spec("torch") is not None
 # Modules that import torch at the top.
 collect_ignore = [] if HAS_TORCH else ["reference.py"]
-WITHOUT_TORCH = {"test_import.py", "test_numpy.py"}
+WITHOUT_TORCH = {"test_import.py", "test_jax.py", "test_numpy.py"}
 
 
 def pytest_ignore_collect(collection_path, config):
