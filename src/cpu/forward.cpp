@@ -121,10 +121,11 @@ class Worker {
       return;
     }
     pack_queries();
-    std::fill(row_max_, row_max_ + rows_in_use(), -kInfinity);
-    std::fill(row_sum_, row_sum_ + rows_in_use(), 0.f);
-    for (int32_t t = tiles.begin; t < tiles.end; ++t) {
-      add_key_tile(t * kKeysPerTile, tiles.full(t), t > tiles.begin);
+    careful_ = false;
+    add_key_tiles(tiles);
+    if (!sums_are_finite()) {  // once more, with the rows of V that are not finite set apart
+      careful_ = true;
+      add_key_tiles(tiles);
     }
     write_results();
   }
@@ -143,6 +144,21 @@ class Worker {
     }
     if (matmul_.finite_only) q_rows_.find_loose(rows_);
     matmul_.pack(Side::kLeft, RowsAlong::kKept, q_rows_.all(), q_panel_);
+  }
+
+  void add_key_tiles(const TileRange& tiles) {
+    std::fill(row_max_, row_max_ + rows_in_use(), -kInfinity);
+    std::fill(row_sum_, row_sum_ + rows_in_use(), 0.f);
+    for (int32_t t = tiles.begin; t < tiles.end; ++t) {
+      add_key_tile(t * kKeysPerTile, tiles.full(t), t > tiles.begin);
+    }
+  }
+
+  bool sums_are_finite() const {
+    for (int r = 0; r < rows_in_use(); ++r) {
+      if (!rows_.all_finite(sums_.row(r), DType::kFloat32, head_dim_v())) return false;
+    }
+    return true;
   }
 
   void add_key_tile(int32_t key, bool full, bool later) {
@@ -181,7 +197,7 @@ class Worker {
     matmul_.pack(Side::kLeft, RowsAlong::kKept, p_rows_.all(), p_panel_);
     v_rows_.begin(p_.dtype, head_dim_v());
     for (int j = 0; j < keys; ++j) v_rows_.append(row_at(p_.v, kv_head_, s_.k_begin + key + j));
-    v_rows_.find_loose(rows_);
+    if (careful_) v_rows_.find_loose(rows_);
     matmul_.pack(Side::kRight, RowsAlong::kSummed, v_rows_.terms(), v_panel_);
     matmul_.multiply(rows_in_use(), head_dim_v(), keys, p_panel_, v_panel_, sums_.data,
                      sums_.stride, later, band_.over_keys());
@@ -242,6 +258,7 @@ class Worker {
   Sequence s_;
   int64_t batch_ = 0, kv_head_ = 0, head_ = 0;
   int heads_ = 0, queries_ = 0;
+  bool careful_ = false;
   int32_t query_ = 0;
 };
 
