@@ -298,7 +298,7 @@ def register_transformers() -> None:
     """Registers the attention and mask functions of this library under "ffpa".
 
     Then `attn_implementation="ffpa"` in `from_pretrained` or `from_config`, or
-    `model.set_attn_implementation("ffpa")`, uses them. Needs transformers >= 4.56; registering
+    `model.set_attn_implementation("ffpa")`, uses them. Tested with transformers 5.24; registering
     twice does nothing more.
     """
     from transformers import AttentionInterface, AttentionMaskInterface
