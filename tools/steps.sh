@@ -38,12 +38,14 @@ run_format() {
   "$VENV/bin/ruff" check --fix .
 }
 
-# cpp_tests FOLDER PRESET OPTION...: builds and runs the C++ tests.
+# cpp_tests FOLDER PRESET OPTION...: builds and runs the C++ tests; reports in build/FOLDER.xml.
 cpp_tests() {
   local folder=$1
+  rm -f "build/$folder.xml"
   build "$@"
   say "C++ tests of build/$folder"
-  "$VENV/bin/ctest" --test-dir "build/$folder" --output-on-failure --timeout 1500
+  "$VENV/bin/ctest" --test-dir "build/$folder" --output-on-failure --timeout 1500 \
+    --output-junit "$PWD/build/$folder.xml"
 }
 
 installed_package_test() {
@@ -80,10 +82,13 @@ install_cpu_wheel() {
     build/cpu-wheel/*.whl
 }
 
+# Reports in build/python.xml.
 python_tests() {
+  local report=$PWD/build/python.xml
+  rm -f "$report"
   install_cpu_wheel
   say "Python tests"
-  (cd tests/python && "$VENV/bin/python" -m pytest -q -p no:cacheprovider)
+  (cd tests/python && "$VENV/bin/python" -m pytest -q -p no:cacheprovider "--junitxml=$report")
 }
 
 run_test() {
@@ -91,12 +96,16 @@ run_test() {
   need_venv test.txt
   need_cuda
   check_format
+  # A failed test stops nothing: the last line counts it. Anything else that fails ends the run.
+  local good=true
   # One architecture: every CUDA source is compiled, the product's list would take an hour.
-  cpp_tests release release -DFFPA_WERROR=ON "${CUDA_OPTIONS[@]}" -DFFPA_CUDA_ARCHITECTURES=90-real
+  cpp_tests release release -DFFPA_WERROR=ON "${CUDA_OPTIONS[@]}" \
+    -DFFPA_CUDA_ARCHITECTURES=90-real || good=false
   installed_package_test
-  cpp_tests asan asan -DFFPA_WERROR=ON
-  python_tests
-  say "all tests passed"
+  cpp_tests asan asan -DFFPA_WERROR=ON || good=false
+  python_tests || good=false
+  say "C++ test programs and Python tests together:"
+  "$VENV/bin/python" tools/summarize_tests.py build/{release,asan,python}.xml && $good
 }
 
 run_sanitize() {
