@@ -67,9 +67,10 @@ need_cuda() {
   if [ -z "$nvcc" ] && has_gpu; then
     need_venv cuda.txt
     nvcc=$(echo "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
-    # The wheels lack the links that a linker looks for.
+    # The wheels lack the links that CMake and a linker look for.
     local lib=${nvcc%/bin/nvcc}/lib
-    [ -e "${lib}64" ] || ln -s lib "${lib}64"
+    ln -sfn lib "${lib}64"
+    ln -sf libcudart.so.13 "$lib/libcudart.so"
   fi
   if [ -n "$nvcc" ]; then
     CUDA_OPTIONS=(-DFFPA_CUDA=ON "-DCMAKE_CUDA_COMPILER=$nvcc")
