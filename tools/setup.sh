@@ -47,13 +47,16 @@ need_packages() {
     apt-get install -y --no-install-recommends "${missing[@]}"
 }
 
-# need_venv FILE: .venv holds what requirements/FILE pins. Done again only when a pin changed.
+# need_venv FILE PIP_OPTION...: .venv holds what requirements/FILE pins. Done again only when a pin
+# changed.
 need_venv() {
   local file=requirements/$1 stamp=$VENV/.installed-$1 pins
+  shift
   pins=$(cat requirements/*.txt | sha256sum)
   [ -x "$VENV/bin/python" ] || quietly "creating .venv" python3 -m venv "$VENV"
   [ "$(cat "$stamp" 2>/dev/null)" = "$pins" ] && return
-  quietly "installing $file into .venv" "$VENV/bin/pip" install -q --disable-pip-version-check -r "$file"
+  quietly "installing $file into .venv" \
+    "$VENV/bin/pip" install -q --disable-pip-version-check "$@" -r "$file"
   printf '%s\n' "$pins" >"$stamp"
 }
 
@@ -65,8 +68,9 @@ need_cuda() {
   local nvcc
   nvcc=$(command -v nvcc || ls /usr/local/cuda/bin/nvcc 2>/dev/null || true)
   if [ -z "$nvcc" ] && has_gpu; then
-    need_venv cuda.txt
-    nvcc=$(echo "$VENV"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
+    # A folder of their own: torch pins other versions of these packages.
+    need_venv cuda.txt --upgrade --target "$VENV/nvcc"
+    nvcc=$VENV/nvcc/nvidia/cu13/bin/nvcc
     # The wheels lack the links that CMake and a linker look for.
     local lib=${nvcc%/bin/nvcc}/lib
     ln -sfn lib "${lib}64"
