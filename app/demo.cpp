@@ -2,6 +2,8 @@
 // Copyright 2026 the ffpa authors
 #include "demo.h"
 
+#include <unistd.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cmath>
@@ -188,11 +190,13 @@ class Demo {
     const std::vector<int64_t> heads = compared_heads();
     std::printf("comparing %zu of %lld KV heads with a float64 reference on the CPU ...\n",
                 heads.size(), static_cast<long long>(shape_.heads_kv));
-    const Result exact = reference(shape_, step_, heads, [](double share) {
-      std::printf("\r  %3.0f %%", 100 * share);
+    const bool terminal = isatty(STDOUT_FILENO);
+    const Result exact = reference(shape_, step_, heads, [&](double share) {
+      if (terminal) std::printf("\r  %3.0f %%", 100 * share);
       std::fflush(stdout);
     });
-    std::printf("\r         \r%-10s %14s %10s\n", "tensor", "relative error", "bound");
+    std::printf("%s%-10s %14s %10s\n", terminal ? "\r         \r" : "", "tensor", "relative error",
+                "bound");
     // A result rounded to bfloat16 alone is 1.7e-3 off; P and dS are rounded on the way.
     const double bound = shape_.dtype == DType::kFloat32 ? 1e-5 : 5e-3;
     bool good = true;
