@@ -70,6 +70,8 @@ def _empty_rows(like: np.ndarray, head_dim: int) -> np.ndarray:
 
 def _native(call: Call, draw: bool) -> tuple[Any, ...]:
     """The library's inputs and options. `draw`: draw the dropout mask."""
+    if call.block_table is not None:
+        raise NotImplementedError("block_table: expected None for NumPy arrays, got a table")
     q, k, v = (_array(n, t) for n, t in (("q", call.q), ("k", call.k), ("v", call.v)))
     if call.nhd:
         q, k, v = (t.swapaxes(1, 2) for t in (q, k, v))

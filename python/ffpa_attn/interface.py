@@ -121,11 +121,6 @@ def ffpa_attn_func(
         q=query,
         k=key,
         v=value,
-        packed=False,
-        cu_seqlens_q=None,
-        cu_seqlens_k=None,
-        max_seqlen_q=0,
-        max_seqlen_k=0,
         attn_mask=attn_mask,
         dropout_p=dropout_p,
         causal=is_causal,
@@ -187,7 +182,11 @@ def ffpa_attn_varlen_func(
         max_seqlen_q: int or 0-dim integer tensor, at least the longest sequence.
         max_seqlen_k: the same for keys.
         attn_mask: broadcasts to [B, Hq, max_seqlen_q, max_seqlen_k].
-        block_table: must be None; paged keys are not implemented.
+        block_table: int32 or int64 [B, P] (torch tensors only): k and v are pages
+            [pages, page_size, Hkv, D] and sequence b has those numbered block_table[b], of whose
+            rows the first seqused_k[b] take part (None: as many as cu_seqlens_k says). The kernels
+            read no pages: all P * page_size rows are copied into a pack first, and they are what
+            attn_mask and dropout count as max_seqlen_k. CPU values are checked.
 
     The other arguments, dtypes and errors are those of `ffpa_attn_func`; `causal` is its
     `is_causal`, `softmax_scale` its `scale`. Nq and Nk are each sequence's own lengths.
@@ -195,8 +194,6 @@ def ffpa_attn_varlen_func(
     Returns:
         out [Tq, Hq, Dv] or (out, lse) with lse [Hq, Tq].
     """
-    if block_table is not None:
-        raise NotImplementedError("block_table: expected None (paged keys), got a table")
     forward, backward, _ = resolve(backend, forward_backend, backward_backend)
     return Call(
         q=q,
@@ -223,7 +220,7 @@ def ffpa_attn_varlen_func(
         workspace_limit=workspace_limit,
         forward_backend=forward,
         backward_backend=backward,
-        nhd=False,
+        block_table=block_table,
     )
 
 
