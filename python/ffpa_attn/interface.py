@@ -28,12 +28,12 @@ def _implementation(q: Any) -> Any:
     """The module that serves arrays of q's kind."""
     if torch is not None and isinstance(q, torch.Tensor):
         return _torch
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(q, numpy.ndarray):
+    if "numpy" in sys.modules:
         from . import _numpy
 
-        return _numpy
-    raise TypeError(f"q: expected a torch tensor or a NumPy array, got {type(q).__name__}")
+        if _numpy.kind_of(q) is not None:
+            return _numpy
+    raise TypeError(f"q: expected a torch tensor or a NumPy or CuPy array, got {type(q).__name__}")
 
 
 def _attention(build: Callable[P, Call]) -> Callable[P, Any]:
@@ -73,8 +73,9 @@ def ffpa_attn_func(
 ) -> Any:
     """Exact attention of a dense batch: softmax(scale * Q K^T) V.
 
-    Arrays are torch tensors or NumPy arrays (all of one kind). float32 (CPU only), float16 or
-    bfloat16; a copy is made of q, k, v whose last stride is not 1, all other strides run in place.
+    Arrays are torch tensors, NumPy or CuPy arrays (all of one kind). float32 (CPU only), float16 or
+    bfloat16 (NumPy's from ml_dtypes, computed in float32); a copy is made of q, k, v whose last
+    stride is not 1, all other strides run in place.
     Messages call query, key and value q, k and v.
 
     Args:
@@ -84,7 +85,7 @@ def ffpa_attn_func(
         attn_mask: broadcasts to [B, Hq, Nq, Nk] (it is not expanded). bool: True where visible.
             float32 or query's dtype: added to the scores; its gradient is computed if required.
         dropout_p: probability in [0, 1) that an element of softmax(...) becomes 0. The mask comes
-            from torch's generator (torch.manual_seed), NumPy's global one for NumPy arrays.
+            from torch's generator (torch.manual_seed), NumPy's global one for arrays.
         is_causal: key j is visible to query i iff j <= i + Nk - Nq (aligned bottom-right, unlike
             torch's is_causal where Nq != Nk). Queries without visible keys give 0, lse -inf.
         scale: of the scores; None means 1 / sqrt(D).
