@@ -2,17 +2,22 @@
 # Copyright 2026 the ffpa authors
 """What Python costs for one eager forward and backward, on top of the kernels.
 
-The problem is one token of one head, so that the kernels themselves take next to nothing; what they
-take is measured and subtracted. Times are processor time of this thread, the best of many runs. For
-comparison: an autograd.Function that does nothing, and torch's own attention.
+The problem is one token of one head. Times are processor time of this thread for one call, the best
+of many runs, in us:
+
+    step      forward and backward of one call, in all
+    layers    the same of one call in a chain of 8, which has one backward pass: a model's layers
+    Python    what is left of `layers` when the library's calls return at once
+    nothing   an autograd.Function that does nothing, in the same chain
 """
 
+import os
 import time
 
 import torch
-from ffpa_attn import _library, _ops, ffpa_attn_func, ffpa_attn_varlen_func
+from ffpa_attn import _library, _native, ffpa_attn_func, ffpa_attn_varlen_func
 
-CALLS, RUNS = 300, 15
+CALLS, RUNS, LAYERS = 100, 15, 8
 
 
 def best(function):
@@ -27,6 +32,19 @@ def best(function):
     return min(times)
 
 
+def chain(function, tensors, dout, layers):
+    """One call of `function` in a chain: forward and backward."""
+    q, k, v = tensors
+
+    def steps():
+        out = q
+        for _ in range(layers):
+            out = function(out, k, v)
+        torch.autograd.grad(out, tensors, dout)
+
+    return best(steps) / layers
+
+
 class Nothing(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v):
@@ -38,42 +56,57 @@ class Nothing(torch.autograd.Function):
         return ctx.saved_tensors
 
 
+def kernels(tensors, dout):
+    """The library's two calls."""
+    q, k, v = (t.detach() for t in tensors)
+    arguments = _native.native(q, k, v, _native.DENSE)
+    out, lse = _native.run_forward(arguments)
+    gradients = [torch.empty_like(t) for t in (q, k, v)]
+    workspace = torch.empty(1 << 24, dtype=torch.uint8)
+
+    def calls():
+        _library.forward(*arguments, out, lse, workspace, 0)
+        _library.backward(*arguments, out, lse, dout, None, *gradients, None, None, workspace, 0)
+
+    return best(calls)
+
+
+def python_alone(function, tensors, dout):
+    real = _library.forward, _library.backward
+    _library.forward = _library.backward = lambda *arguments: 0
+    try:
+        return chain(function, tensors, dout, LAYERS)
+    finally:
+        _library.forward, _library.backward = real
+
+
 def main():
     torch.set_num_threads(1)
-    q, k, v = (torch.randn(1, 1, 1, 8, requires_grad=True) for _ in range(3))
+    print(f"load {os.getloadavg()[0]:.1f}, torch {torch.__version__}")
+    q, k, v = dense = [torch.randn(1, 1, 1, 8, requires_grad=True) for _ in range(3)]
     packed = [t.detach()[0].requires_grad_() for t in (q, k, v)]
     cu = torch.tensor([0, 1], dtype=torch.int32)
     dout = torch.randn(1, 1, 1, 8)
 
-    inputs = [t.detach() for t in (q, k, v)]
-    native = _ops.native(*inputs, (None, None, 0, 0))
-    out, lse = torch.ops.ffpa_attn.forward(*inputs)
-    gradients = [torch.empty_like(t) for t in inputs]
-    workspace = torch.empty(1 << 24, dtype=torch.uint8)
+    def attention(*tensors):
+        return ffpa_attn_func(*tensors, is_causal=True)
 
-    def kernels():
-        _library.forward(*native, out, lse, workspace, 0)
-        _library.backward(*native, out, lse, dout, None, *gradients, None, None, workspace, 0)
+    def varlen_attention(*tensors):
+        return ffpa_attn_varlen_func(*tensors, cu, cu, 1, 1, causal=True)
 
-    def step(function, tensors, gradient):
-        return lambda: torch.autograd.grad(function(*tensors), tensors, gradient)
-
-    base = best(kernels)
-    print(f"kernels alone           {base:7.1f} us")
-    sdpa = torch.nn.functional.scaled_dot_product_attention
+    print(f"the library's two calls in a loop: {kernels(dense, dout):.1f} us")
+    print(f"{'':24}{'step':>8}{'layers':>8}{'Python':>8}")
     for name, function, tensors, gradient in (
-        ("ffpa_attn_func", lambda *t: ffpa_attn_func(*t, is_causal=True), (q, k, v), dout),
-        (
-            "ffpa_attn_varlen_func",
-            lambda *t: ffpa_attn_varlen_func(*t, cu, cu, 1, 1, causal=True),
-            packed,
-            dout[0],
-        ),
+        ("ffpa_attn_func", attention, dense, dout),
+        ("ffpa_attn_varlen_func", varlen_attention, packed, dout[0]),
     ):
-        cost = best(step(function, tensors, gradient))
-        print(f"{name:22}  {cost:7.1f} us, {cost - base:.1f} us on top of the kernels")
-    print(f"an empty autograd.Function {best(step(Nothing.apply, (q, k, v), dout)):4.1f} us")
-    print(f"torch's own attention   {best(step(sdpa, (q, k, v), dout)):7.1f} us, all of it")
+        times = [chain(function, tensors, gradient, n) for n in (1, LAYERS)]
+        times.append(python_alone(function, tensors, gradient))
+        print(f"{name:24}" + "".join(f"{t:8.1f}" for t in times))
+    sdpa = torch.nn.functional.scaled_dot_product_attention
+    for name, function in (("nothing", Nothing.apply), ("torch's own attention", sdpa)):
+        times = [chain(function, dense, dout, n) for n in (1, LAYERS)]
+        print(f"{name:24}" + "".join(f"{t:8.1f}" for t in times))
 
 
 if __name__ == "__main__":

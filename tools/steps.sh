@@ -71,7 +71,8 @@ make_wheel() {
 run_wheel() {
   need_packages "${BUILD_PACKAGES[@]}"
   need_venv test.txt
-  make_wheel dist
+  need_cuda
+  make_wheel dist "${CUDA_OPTIONS[@]/#-D/--config-settings=cmake.define.}"
   ls -l dist/*.whl
 }
 
@@ -80,6 +81,14 @@ install_cpu_wheel() {
   make_wheel build/cpu-wheel -C cmake.define.FFPA_CUDA=OFF
   quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
     build/cpu-wheel/*.whl
+}
+
+# run_versions [PYTHON:TORCH ...]: the Python tests of one wheel under several versions of both.
+run_versions() {
+  need_packages "${BUILD_PACKAGES[@]}"
+  need_venv test.txt
+  make_wheel build/cpu-wheel -C cmake.define.FFPA_CUDA=OFF
+  tests/python/versions.sh build/cpu-wheel/*.whl "$@"
 }
 
 # Reports in build/python.xml.
@@ -122,11 +131,22 @@ run_bench() {
   "$VENV/bin/python" bench/cpu_attention.py "$@"
 }
 
+# gpu_python_tests LIBRARY: the Python tests of the GPU with this library and this folder's package.
+gpu_python_tests() {
+  say "Python tests on the GPU"
+  (cd tests/python && env "FFPA_LIBRARY=$1" "PYTHONPATH=$PWD/../../python" \
+    "$VENV/bin/python" -m pytest -q -p no:cacheprovider test_gpu.py)
+}
+
+# run_gpu_test CTEST_OPTION...
 run_gpu_test() {
   has_gpu || fail "gpu-test: no NVIDIA GPU found"
   need_packages "${TEST_PACKAGES[@]}"
-  need_venv build.txt
+  need_venv test.txt
   need_cuda
-  build gpu cuda "${CUDA_OPTIONS[@]}" -DFFPA_CUDA_ARCHITECTURES=native
-  "$VENV/bin/ctest" --test-dir build/gpu --output-on-failure -L gpu "$@"
+  build gpu cuda "${CUDA_OPTIONS[@]}" -DFFPA_CUDA_ARCHITECTURES=native -DFFPA_BUILD_PYTHON=ON
+  local good=true
+  "$VENV/bin/ctest" --test-dir build/gpu --output-on-failure -L gpu "$@" || good=false
+  gpu_python_tests "$PWD/build/gpu/python/libffpa_attn.so" || good=false
+  $good
 }

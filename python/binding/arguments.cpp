@@ -2,6 +2,8 @@
 // Copyright 2026 the ffpa authors
 #include "arguments.h"
 
+#include <tvm/ffi/dtype.h>
+
 #include <string>
 
 namespace ffpa::python {
@@ -25,12 +27,9 @@ const char* exception_name(ErrorKind kind) {
 }
 
 // Python calls some arguments otherwise.
-std::string python_message(const Status& status) {
-  if (status.argument() == "mask" || status.argument() == "dmask") {
-    return (status.argument() == "mask" ? "attn_mask" : "dattn_mask") +
-           status.message().substr(status.argument().size());
-  }
-  return status.message();
+std::string python_name(const std::string& argument) {
+  if (argument == "mask") return "attn_mask";
+  return argument == "dmask" ? "dattn_mask" : argument;
 }
 
 DType to_dtype(DLDataType t) {
@@ -43,6 +42,11 @@ DType to_dtype(DLDataType t) {
   if (t.code == kDLInt && t.bits == 32) return DType::kInt32;
   if (t.code == kDLInt && t.bits == 64) return DType::kInt64;
   return DType::kOther;
+}
+
+std::string dtype_text(DLDataType t) {
+  if (t.code == kDLComplex) return "complex" + std::to_string(t.bits);  // tvm-ffi has no name
+  return ffi::DLDataTypeToString(t);
 }
 
 DeviceType to_device(DLDeviceType type) {
@@ -58,10 +62,7 @@ DeviceType to_device(DLDeviceType type) {
   }
 }
 
-Tensor to_tensor(const char* name, const DLTensor& t) {
-  if (t.ndim < 1 || t.ndim > Tensor::kMaxRank) {
-    raise_unless_ok(Status::invalid_value(name, "1 to 4 dimensions", std::to_string(t.ndim)));
-  }
+Tensor to_tensor(const DLTensor& t) {
   Tensor tensor;
   tensor.data = static_cast<char*>(t.data) + t.byte_offset;
   tensor.dtype = to_dtype(t.dtype);
@@ -79,8 +80,16 @@ Tensor to_tensor(const char* name, const DLTensor& t) {
 
 }  // namespace
 
-void raise_unless_ok(const Status& status) {
-  if (!status.ok()) throw ffi::Error(exception_name(status.kind()), python_message(status), "");
+void Arguments::raise_unless_ok(const Status& status) const {
+  if (status.ok()) return;
+  std::string message = status.message();
+  const std::string name = python_name(status.argument());
+  if (status.kind() != ErrorKind::kRuntime) {
+    std::string got = status.got();
+    if (name == unknown_name_ && got == dtype_name(DType::kOther)) got = unknown_dtype_;
+    message = name + ": expected " + status.expected() + ", got " + got;
+  }
+  throw ffi::Error(exception_name(status.kind()), message, "");
 }
 
 ffi::AnyView Arguments::next(const char* name) {
@@ -95,7 +104,16 @@ Tensor Arguments::tensor(const char* name) {
   if (!view) {
     raise_unless_ok(Status::invalid_type(name, "an array or tensor", value.GetTypeKey()));
   }
-  return to_tensor(name, **view);
+  const DLTensor& t = **view;
+  if (t.ndim < 1 || t.ndim > Tensor::kMaxRank) {
+    raise_unless_ok(Status::invalid_value(name, "1 to 4 dimensions", std::to_string(t.ndim)));
+  }
+  const Tensor tensor = to_tensor(t);
+  if (tensor.dtype == DType::kOther && unknown_name_.empty()) {
+    unknown_name_ = name;
+    unknown_dtype_ = dtype_text(t.dtype);
+  }
+  return tensor;
 }
 
 int64_t Arguments::integer(const char* name) {

@@ -9,13 +9,11 @@
 #include <tvm/ffi/function.h>
 
 #include <cstdint>
+#include <string>
 
 #include "ffpa/ffpa.h"
 
 namespace ffpa::python {
-
-// Throws what becomes a Python exception; does nothing if `status` is ok.
-void raise_unless_ok(const Status& status);
 
 // Takes one argument after the other; `name` is for messages.
 class Arguments {
@@ -34,12 +32,17 @@ class Arguments {
   void* stream();               // an integer, 0 on the CPU
   void done();                  // no argument may be left
 
+  // Throws what becomes a Python exception; does nothing if `status` is ok.
+  void raise_unless_ok(const Status& status) const;
+
  private:
   tvm::ffi::AnyView next(const char* name);
 
   const TVMFFIAny* args_;
   int32_t count_;
   int32_t at_ = 0;
+  // The first argument of a dtype that the library has no name for, and that name.
+  std::string unknown_name_, unknown_dtype_;
 };
 
 }  // namespace ffpa::python

@@ -15,8 +15,9 @@ namespace {
 namespace ffi = tvm::ffi;
 
 // 0 after a call that is done; the bytes of workspace that it needs if it was given too few.
-int64_t done_or_bytes(const Status& status, const Status& bytes_status, size_t bytes) {
-  if (status.argument() != "workspace" || !bytes_status.ok()) raise_unless_ok(status);
+int64_t done_or_bytes(const Arguments& args, const Status& status, const Status& bytes_status,
+                      size_t bytes) {
+  if (status.argument() != "workspace" || !bytes_status.ok()) args.raise_unless_ok(status);
   return static_cast<int64_t>(bytes);
 }
 
@@ -33,7 +34,7 @@ int64_t run_forward(Arguments& args) {
   if (status.ok()) return 0;
   size_t bytes = 0;
   const Status bytes_status = forward_workspace_bytes(inputs, options, &bytes);
-  return done_or_bytes(status, bytes_status, bytes);
+  return done_or_bytes(args, status, bytes_status, bytes);
 }
 
 int64_t run_backward(Arguments& args) {
@@ -52,7 +53,7 @@ int64_t run_backward(Arguments& args) {
   if (status.ok()) return 0;
   size_t bytes = 0;
   const Status bytes_status = backward_workspace_bytes(inputs, options, gradients, &bytes);
-  return done_or_bytes(status, bytes_status, bytes);
+  return done_or_bytes(args, status, bytes_status, bytes);
 }
 
 int64_t run_forward_workspace_bytes(Arguments& args) {
@@ -60,7 +61,7 @@ int64_t run_forward_workspace_bytes(Arguments& args) {
   const AttentionOptions options = args.options();
   args.done();
   size_t bytes = 0;
-  raise_unless_ok(forward_workspace_bytes(inputs, options, &bytes));
+  args.raise_unless_ok(forward_workspace_bytes(inputs, options, &bytes));
   return static_cast<int64_t>(bytes);
 }
 
@@ -70,7 +71,7 @@ int64_t run_backward_workspace_bytes(Arguments& args) {
   const BackwardOutputs gradients = args.gradients();
   args.done();
   size_t bytes = 0;
-  raise_unless_ok(backward_workspace_bytes(inputs, options, gradients, &bytes));
+  args.raise_unless_ok(backward_workspace_bytes(inputs, options, gradients, &bytes));
   return static_cast<int64_t>(bytes);
 }
 
@@ -79,7 +80,7 @@ ffi::String run_explain(Arguments& args) {
   const AttentionOptions options = args.options();
   args.done();
   std::string text;
-  raise_unless_ok(explain(inputs, options, &text));
+  args.raise_unless_ok(explain(inputs, options, &text));
   return text;
 }
 

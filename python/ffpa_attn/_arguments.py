@@ -26,11 +26,6 @@ class Call:
     q: Any
     k: Any
     v: Any
-    packed: bool
-    cu_seqlens_q: Any
-    cu_seqlens_k: Any
-    max_seqlen_q: Any
-    max_seqlen_k: Any
     attn_mask: Any
     dropout_p: float
     causal: bool
@@ -47,7 +42,13 @@ class Call:
     workspace_limit: int | None
     forward_backend: str
     backward_backend: str
-    nhd: bool
+    nhd: bool = False
+    packed: bool = False
+    cu_seqlens_q: Any = None
+    cu_seqlens_k: Any = None
+    max_seqlen_q: Any = 0
+    max_seqlen_k: Any = 0
+    block_table: Any = None
 
     @property
     def options(self) -> tuple[Any, ...]:

@@ -20,12 +20,13 @@ must be 1.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from . import _library
+from ._native import DENSE, empty_gradients, empty_outputs, native, run_backward, run_forward
 
 _OPTIONS = (
     "Tensor? attn_mask=None, Tensor? alibi_slopes=None, Tensor? sink=None, "
@@ -44,237 +45,72 @@ _FORWARD = f'{_OPTIONS}, str backward_backend="auto") -> (Tensor out, Tensor lse
 _library_ops = torch.library.Library("ffpa_attn", "DEF")
 
 
-def _empty_rows(like: Tensor, head_dim: int) -> Tensor:
-    """An uninitialised tensor of `like`'s shape and memory order, but for the last size."""
-    if like.shape[-1] == head_dim:
-        return torch.empty_like(like)
-    if like.dim() == 4:
-        b, h, n, _ = like.shape
-        if like.stride(1) < like.stride(2):  # [batch, seqlen, heads, head_dim] in memory
-            return like.new_empty((b, n, h, head_dim)).transpose(1, 2)
-        return like.new_empty((b, h, n, head_dim))
-    t, h, _ = like.shape
-    if like.stride(0) < like.stride(1):
-        return like.new_empty((h, t, head_dim)).transpose(0, 1)
-    return like.new_empty((t, h, head_dim))
+_Pack = tuple[Any, Any, int, int]
 
 
-def _empty_outputs(q: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-    rows = q.shape[:3] if q.dim() == 4 else (q.shape[1], q.shape[0])
-    lse = torch.empty(rows, dtype=torch.float32, device=q.device)
-    return _empty_rows(q, v.shape[-1]), lse
+def _split(packed: bool, rest: tuple[Any, ...]) -> tuple[_Pack, tuple[Any, ...]]:
+    """Arguments after q, k, v or output_mask -> pack, options."""
+    return (rest[:4], rest[4:]) if packed else (DENSE, rest)
 
 
-def _empty_gradients(
-    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, sink: Tensor | None, needed: list[bool]
-) -> list[Tensor | None]:
-    """dq, dk, dv, dattn_mask, dsink; None where not needed."""
-    return [
-        torch.empty_like(q) if needed[0] else None,
-        torch.empty_like(k) if needed[1] else None,
-        torch.empty_like(v) if needed[2] else None,
-        torch.empty_like(mask) if needed[3] else None,
-        torch.empty_like(sink) if needed[4] else None,
-    ]
+# ---- on tensors with memory --------------------------------------------------------------------
 
 
-def native(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    pack: tuple[Any, ...],
-    mask: Tensor | None = None,
-    alibi: Tensor | None = None,
-    sink: Tensor | None = None,
-    used_q: Tensor | None = None,
-    used_k: Tensor | None = None,
-    rng: Tensor | None = None,
-    scale: float | None = None,
-    causal: bool = False,
-    left: int = -1,
-    right: int = -1,
-    softcap: float = 0.0,
-    dropout_p: float = 0.0,
-    deterministic: bool = True,
-    limit: int = -1,
-    backend: str = "auto",
-    backward_backend: str = "auto",
-) -> tuple[Any, ...]:
-    """The library's inputs and options. `pack`: cu_seqlens_q, _k, max_seqlen_q, _k."""
-    seed, offset = (0, 0) if rng is None else rng.tolist()
-    if rng is None and dropout_p > 0:
-        raise ValueError("dropout_rng: expected int64 [seed, offset] for dropout_p > 0, got None")
-    if backend not in _library.BACKENDS:
-        names = ", ".join(_library.BACKENDS)
-        raise ValueError(f"backend: expected one of {names}, got {backend!r}")
-    threads = torch.get_num_threads() if q.device.type == "cpu" else 0
-    inputs = (q, k, v, *pack, used_q, used_k, mask, alibi, sink)
-    options = (scale, causal, left, right, softcap, dropout_p, seed, offset)
-    return (
-        *inputs,
-        *options,
-        _library.BACKENDS[backend],
-        deterministic,
-        limit,
-        threads,
-    )
+def _forward(packed: bool) -> Callable[..., Any]:
+    def forward(q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
+        pack, options = _split(packed, rest)
+        return run_forward(native(q, k, v, pack, *options))
+
+    return forward
 
 
-_DENSE = (None, None, 0, 0)
+def _backward(packed: bool) -> Callable[..., Any]:
+    def backward(
+        dout: Tensor,
+        dlse: Tensor | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        out: Tensor,
+        lse: Tensor,
+        needed: list[bool],
+        *rest: Any,
+    ) -> list[Tensor]:
+        pack, options = _split(packed, rest)
+        gradients = run_backward(dout, dlse, out, lse, needed, native(q, k, v, pack, *options))
+        return [g for g in gradients if g is not None]
 
-
-# Workspace of calls of known shapes. A guess, which saves a question: the call itself says if it
-# needs more.
-_sizes: dict[Any, int] = {}
-_MOST_SIZES = 4096
-
-
-def _run(function: Any, key: Any, size: int, q: Tensor, arguments: tuple[Any, ...]) -> None:
-    """Calls `function` of the library with a workspace and the current stream of q's device."""
-    stream = torch.cuda.current_stream(q.device).cuda_stream if q.is_cuda else 0
-    while True:
-        if len(_sizes) >= _MOST_SIZES:
-            _sizes.clear()
-        _sizes[key] = size
-        workspace = None
-        if size > 0:
-            size += _library.WORKSPACE_SLACK
-            workspace = torch.empty(size, dtype=torch.uint8, device=q.device)
-        size = function(*arguments, workspace, stream)
-        if size == 0:
-            return
-
-
-def _run_forward(q: Tensor, arguments: tuple[Any, ...]) -> tuple[Tensor, Tensor]:
-    key = (q.shape, arguments[1].shape, arguments[2].shape, q.dtype, q.device, *arguments[20:])
-    size = _sizes.get(key)
-    if size is None:
-        size = _library.forward_workspace_bytes(*arguments)
-    out, lse = _empty_outputs(q, arguments[2])
-    _run(_library.forward, key, size, q, (*arguments, out, lse))
-    return out, lse
-
-
-def _run_backward(
-    dout: Tensor,
-    dlse: Tensor | None,
-    out: Tensor,
-    lse: Tensor,
-    needed: list[bool],
-    arguments: tuple[Any, ...],
-) -> list[Tensor]:
-    q, k, v = arguments[:3]
-    if dout.stride(-1) != 1:  # out.sum().backward() gives an expanded scalar
-        dout = dout.contiguous()
-    dq, dk, dv, dmask, dsink = gradients = _empty_gradients(
-        q, k, v, arguments[9], arguments[11], needed
-    )
-    outputs = (dq, dk, dv, dsink, dmask)
-    key = (q.shape, k.shape, v.shape, q.dtype, q.device, *arguments[20:], *needed)
-    size = _sizes.get(key)
-    if size is None:
-        size = _library.backward_workspace_bytes(*arguments, *outputs)
-    _run(_library.backward, key, size, q, (*arguments, out, lse, dout, dlse, *outputs))
-    return [g for g in gradients if g is not None]
-
-
-def _forward(q: Tensor, k: Tensor, v: Tensor, *options: Any) -> tuple[Tensor, Tensor]:
-    return _run_forward(q, native(q, k, v, _DENSE, *options))
-
-
-def _varlen_forward(
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    cu_q: Tensor,
-    cu_k: Tensor,
-    max_q: int,
-    max_k: int,
-    *options: Any,
-) -> tuple[Tensor, Tensor]:
-    return _run_forward(q, native(q, k, v, (cu_q, cu_k, max_q, max_k), *options))
-
-
-def _backward(
-    dout: Tensor,
-    dlse: Tensor | None,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    needed: list[bool],
-    *options: Any,
-) -> list[Tensor]:
-    return _run_backward(dout, dlse, out, lse, needed, native(q, k, v, _DENSE, *options))
-
-
-def _varlen_backward(
-    dout: Tensor,
-    dlse: Tensor | None,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    needed: list[bool],
-    cu_q: Tensor,
-    cu_k: Tensor,
-    max_q: int,
-    max_k: int,
-    *options: Any,
-) -> list[Tensor]:
-    arguments = native(q, k, v, (cu_q, cu_k, max_q, max_k), *options)
-    return _run_backward(dout, dlse, out, lse, needed, arguments)
+    return backward
 
 
 # ---- fakes: shapes, dtypes, strides ------------------------------------------------------------
 
 
 def _fake_forward(q: Tensor, k: Tensor, v: Tensor, *_: Any) -> tuple[Tensor, Tensor]:
-    return _empty_outputs(q, v)
+    return empty_outputs(q, v)
 
 
-def _some_gradients(
-    q: Tensor, k: Tensor, v: Tensor, needed: list[bool], options: tuple[Any, ...]
-) -> list[Tensor]:
-    mask, _, sink = (*options, None, None, None)[:3]
-    return [g for g in _empty_gradients(q, k, v, mask, sink, needed) if g is not None]
+def _fake_backward(packed: bool) -> Callable[..., Any]:
+    def fake(
+        dout: Tensor,
+        dlse: Tensor | None,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        out: Tensor,
+        lse: Tensor,
+        needed: list[bool],
+        *rest: Any,
+    ) -> list[Tensor]:
+        mask, _, sink = (*_split(packed, rest)[1], None, None, None)[:3]
+        return [g for g in empty_gradients(q, k, v, mask, sink, needed) if g is not None]
 
-
-def _fake_backward(
-    dout: Tensor,
-    dlse: Tensor | None,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    needed: list[bool],
-    *options: Any,
-) -> list[Tensor]:
-    return _some_gradients(q, k, v, needed, options)
-
-
-def _fake_varlen_backward(
-    dout: Tensor,
-    dlse: Tensor | None,
-    q: Tensor,
-    k: Tensor,
-    v: Tensor,
-    out: Tensor,
-    lse: Tensor,
-    needed: list[bool],
-    *options: Any,
-) -> list[Tensor]:
-    return _some_gradients(q, k, v, needed, options[4:])
+    return fake
 
 
 # ---- autograd ----------------------------------------------------------------------------------
 
-# Arguments of the forward operators that are tensors besides q, k, v: [begin, end) after them.
-_DENSE_TENSORS = (0, 6)  # attn_mask .. dropout_rng
-_VARLEN_TENSORS = (4, 10)
+_TENSORS = 6  # the first options are tensors: attn_mask .. dropout_rng
 _NO_DOUBLE = (
     "ffpa_attn: expected one differentiation, got a second one; "
     "double backward is not implemented (use torch's math attention for it)"
@@ -287,81 +123,82 @@ _NO_JVP = "ffpa_attn: forward-mode differentiation (jvp) is not implemented; use
 
 
 class _Attention(torch.autograd.Function):
-    """One forward operator and its backward. `rest`: the arguments after q, k, v. Without a
-    `keyset`, no operator is called: see `is_plain`."""
+    """A forward operator and its backward. `call`: keyset, packed, the arguments after q, k, v.
+    Without a keyset, no operator is called: see `is_plain`."""
 
     @staticmethod
     def forward(
         ctx: Any,
-        keyset: Any,
-        varlen: bool,
-        rest: tuple[Any, ...],
+        call: tuple[Any, bool, tuple[Any, ...]],
         q: Tensor,
         k: Tensor,
         v: Tensor,
         mask: Tensor | None,
         sink: Tensor | None,
     ) -> tuple[Tensor, Tensor]:
+        keyset, packed, rest = call
+        pack, options = _split(packed, rest)
         if keyset is None:
-            out, lse = (_varlen_forward if varlen else _forward)(q, k, v, *rest)
+            out, lse = run_forward(native(q, k, v, pack, *options))
         else:
-            op = _ops.varlen_forward.default if varlen else _ops.forward.default
-            out, lse = _below_autograd(keyset, op, q, k, v, *rest)
-        begin, end = _VARLEN_TENSORS if varlen else _DENSE_TENSORS
-        cu = rest[:2] if varlen else ()
-        ctx.save_for_backward(q, k, v, out, lse, *cu, *rest[begin:end])
-        ctx.varlen = varlen
-        ctx.max_seqlens = rest[2:4] if varlen else ()
+            out, lse = _below_autograd(keyset, _forward_op(packed), q, k, v, *rest)
+        ctx.save_for_backward(q, k, v, out, lse, *pack[:2], *options[:_TENSORS])
         # The backward's backend is the last argument of the forward; it stands where the
         # forward's stood.
-        ctx.options = (*rest[end:-2], rest[-1])
+        ctx.rest = packed, pack[2:], (*options[_TENSORS:-2], options[-1])
         ctx.set_materialize_grads(False)
         return out, lse
 
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
-        needed = ctx.needs_input_grad[3:]
+        needed = ctx.needs_input_grad[1:]
         if (dout is None and dlse is None) or not any(needed):
-            return (None,) * 8
-        q, k, v, out, lse, *rest = ctx.saved_tensors
+            return (None,) * 6
+        q, k, v, out, lse, cu_q, cu_k, *tensors = ctx.saved_tensors
+        packed, longest, options = ctx.rest
         if dout is None:
             dout = torch.zeros_like(out)
-        saved = (dout, dlse, q, k, v, out, lse, needed)
-        plain = is_plain(dout) and not torch.is_grad_enabled()
-        if ctx.varlen:
-            backward = _varlen_backward if plain else _ops.varlen_backward.default
-            gradients = backward(*saved, *rest[:2], *ctx.max_seqlens, *rest[2:], *ctx.options)
-        else:
-            backward = _backward if plain else _ops.backward.default
-            gradients = backward(*saved, *rest, *ctx.options)
-        given = iter(gradients)
-        return (None, None, None, *(next(given) if n else None for n in needed))
+        pack = (cu_q, cu_k, *longest)
+        if is_plain(dout) and not torch.is_grad_enabled():
+            arguments = native(q, k, v, pack, *tensors, *options)
+            return (None, *run_backward(dout, dlse, out, lse, needed, arguments))
+        op = _ops.varlen_backward.default if packed else _ops.backward.default
+        rest = (*(pack if packed else ()), *tensors, *options)
+        given = iter(op(dout, dlse, q, k, v, out, lse, needed, *rest))
+        return (None, *(next(given) if n else None for n in needed))
 
     @staticmethod
     def jvp(ctx: Any, *tangents: Any) -> Any:
         raise NotImplementedError(_NO_JVP)
 
 
+def _forward_op(packed: bool) -> Any:
+    return _ops.varlen_forward.default if packed else _ops.forward.default
+
+
 def is_plain(t: Tensor) -> bool:
     """Does nothing observe the operators (compilers, dispatch modes, transforms, subclasses)? Then
     they are not called: the dispatcher's way to Python and back costs more than all the rest."""
     return (
-        not torch.compiler.is_compiling()
-        and (type(t) is Tensor or type(t) is torch.nn.Parameter)
+        (type(t) is Tensor or type(t) is torch.nn.Parameter)
         and torch._C._len_torch_dispatch_stack() == 0
         and not torch._C._are_functorch_transforms_active()
+        and not torch.compiler.is_compiling()
     )
 
 
-def attention(varlen: bool, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> tuple[Tensor, Tensor]:
-    """What torch.ops.ffpa_attn.forward or .varlen_forward returns."""
-    if not is_plain(q):
-        return (_ops.varlen_forward if varlen else _ops.forward).default(q, k, v, *rest)
-    skip = 4 if varlen else 0
-    mask, sink = rest[skip], rest[skip + 2]
+def attention(
+    q: Tensor, k: Tensor, v: Tensor, pack: tuple[Any, ...] | None, options: tuple[Any, ...]
+) -> tuple[Tensor, Tensor]:
+    """What torch.ops.ffpa_attn.forward or, with a `pack`, .varlen_forward returns."""
+    packed = pack is not None
+    rest = (*pack, *options) if packed else options
+    if torch.compiler.is_compiling() or not is_plain(q):
+        return _forward_op(packed)(q, k, v, *rest)
+    mask, _, sink, *_ = options
     if _needs_graph(q, k, v, mask, sink):
-        return _Attention.apply(None, varlen, rest, q, k, v, mask, sink)
-    return (_varlen_forward if varlen else _forward)(q, k, v, *rest)
+        return _Attention.apply((None, packed, rest), q, k, v, mask, sink)
+    return run_forward(native(q, k, v, pack or DENSE, *options))
 
 
 def _needs_graph(*tensors: Tensor | None) -> bool:
@@ -382,16 +219,16 @@ def _below_autograd(keyset: Any, op: Any, *args: Any) -> Any:
 _DEFAULTS = (None,) * 7 + (False, -1, -1, 0.0, 0.0, True, -1, "auto", "auto")
 
 
-def _differentiable(name: str, varlen: bool) -> Any:
+def _differentiable(packed: bool) -> Callable[..., Any]:
     """The Autograd kernel of a forward operator."""
-    skip = 4 if varlen else 0  # cu_seqlens and max_seqlens, before the options
 
     def autograd_forward(keyset: Any, q: Tensor, k: Tensor, v: Tensor, *rest: Any) -> Any:
-        rest = (*rest, *_DEFAULTS[len(rest) - skip :])
-        mask, sink = rest[skip], rest[skip + 2]
+        given = len(rest) - 4 if packed else len(rest)
+        rest = (*rest, *_DEFAULTS[given:])
+        mask, _, sink, *_ = _split(packed, rest)[1]
         if _needs_graph(q, k, v, mask, sink):
-            return _Attention.apply(keyset, varlen, rest, q, k, v, mask, sink)
-        return _below_autograd(keyset, getattr(_ops, name).default, q, k, v, *rest)
+            return _Attention.apply((keyset, packed, rest), q, k, v, mask, sink)
+        return _below_autograd(keyset, _forward_op(packed), q, k, v, *rest)
 
     return autograd_forward
 
@@ -437,32 +274,19 @@ def _define(name: str, schema: str, run: Any, fake: Any, autograd: Any) -> None:
 
 _QKV = "(Tensor q, Tensor k, Tensor v, "
 _GRADIENTS = f"{_OPTIONS}) -> Tensor[]"
-_define(
-    "forward",
-    _QKV + _FORWARD,
-    _forward,
-    _fake_forward,
-    _differentiable("forward", varlen=False),
-)
-_define(
-    "varlen_forward",
-    _QKV + _PACK + _FORWARD,
-    _varlen_forward,
-    _fake_forward,
-    _differentiable("varlen_forward", varlen=True),
-)
-_define(
-    "backward",
-    f"({_SAVED}{_GRADIENTS}",
-    _backward,
-    _fake_backward,
-    _differentiable_once("backward"),
-)
-_define(
-    "varlen_backward",
-    f"({_SAVED}{_PACK}{_GRADIENTS}",
-    _varlen_backward,
-    _fake_varlen_backward,
-    _differentiable_once("varlen_backward"),
-)
+for _prefix, _packed, _pack_schema in (("", False, ""), ("varlen_", True, _PACK)):
+    _define(
+        f"{_prefix}forward",
+        f"{_QKV}{_pack_schema}{_FORWARD}",
+        _forward(_packed),
+        _fake_forward,
+        _differentiable(_packed),
+    )
+    _define(
+        f"{_prefix}backward",
+        f"({_SAVED}{_pack_schema}{_GRADIENTS}",
+        _backward(_packed),
+        _fake_backward(_packed),
+        _differentiable_once(f"{_prefix}backward"),
+    )
 _ops = torch.ops.ffpa_attn

@@ -12,6 +12,8 @@ from torch import Tensor
 
 from . import _library, _ops
 from ._arguments import Call
+from ._native import DENSE, native
+from ._paged import gathered
 
 logger = logging.getLogger("ffpa_attn")
 
@@ -24,10 +26,11 @@ def _tensor(name: str, t: Any) -> Tensor:
 
 def _rows(name: str, t: Tensor) -> Tensor:
     """`t` with a unit last stride: a copy where it has another one."""
-    if t.dim() == 0 or t.stride(-1) == 1 or t.shape[-1] <= 1:
+    strides = t.stride()
+    if not strides or strides[-1] == 1 or t.shape[-1] <= 1:
         return t
     if not torch.compiler.is_compiling():
-        logger.debug("%s: copied, since its last stride is %d", name, t.stride(-1))
+        logger.debug("%s: copied, since its last stride is %d", name, strides[-1])
     return t.contiguous()
 
 
@@ -50,7 +53,7 @@ def _float_vector(name: str, t: Any) -> Tensor:
 
 def _autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """q, k, v in the dtype of an active autocast of q's device."""
-    device = q.device.type
+    device = "cuda" if q.is_cuda else "cpu"
     if not torch.is_autocast_enabled(device):
         return q, k, v
     dtype = torch.get_autocast_dtype(device)
@@ -87,8 +90,7 @@ def _draw_rng(q: Tensor, batch: int, max_q: int, max_k: int) -> Tensor:
     return torch.randint(0, 1 << 62, (2,), dtype=torch.int64, device="cpu")
 
 
-def prepare(call: Call, draw: bool) -> tuple[tuple[Any, ...], tuple[Any, ...], bool]:
-    """-> (q, k, v [, pack]), the operators' options, packed. `draw`: draw the dropout mask."""
+def _qkv(call: Call) -> tuple[Tensor, Tensor, Tensor]:
     q, k, v = _tensor("q", call.q), _tensor("k", call.k), _tensor("v", call.v)
     if not (q.is_cuda or q.is_cpu):
         raise ValueError(f"q: expected a CPU or CUDA tensor, got one on {q.device.type}")
@@ -97,48 +99,75 @@ def prepare(call: Call, draw: bool) -> tuple[tuple[Any, ...], tuple[Any, ...], b
     q, k, v = _autocast(q, k, v)
     q, k, v = _rows("q", q), _rows("k", k), _rows("v", v)
     call.check_heads(q, k)
+    return q, k, v
 
-    mask = None if call.attn_mask is None else _tensor("attn_mask", call.attn_mask)
-    sink = None if call.sink is None else _float_vector("sink", call.sink)
-    alibi = None
-    if call.alibi_slopes is not None:
-        alibi = _float_vector("alibi_slopes", call.alibi_slopes)
-    used = [
-        None if t is None else _int_vector(name, t, q)
-        for name, t in (("seqused_q", call.seqused_q), ("seqused_k", call.seqused_k))
-    ]
 
-    pack: tuple[Any, ...] = ()
-    if call.packed:
-        cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
-        same = call.cu_seqlens_k is None or call.cu_seqlens_k is call.cu_seqlens_q
-        cu_k = cu_q if same else _int_vector("cu_seqlens_k", call.cu_seqlens_k, q)
-        exact = call.attn_mask is not None or call.dropout_p > 0
-        max_q = _max_seqlen("max_seqlen_q", call.max_seqlen_q, q.shape[0], exact)
-        max_k = _max_seqlen("max_seqlen_k", call.max_seqlen_k, k.shape[0], exact)
-        pack = (cu_q, cu_k, max_q, max_k)
+def _pack(call: Call, q: Tensor, k: Tensor) -> tuple[Any, ...]:
+    """cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k."""
+    cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
+    same = call.cu_seqlens_k is None or call.cu_seqlens_k is call.cu_seqlens_q
+    cu_k = cu_q if same else _int_vector("cu_seqlens_k", call.cu_seqlens_k, q)
+    exact = call.attn_mask is not None or call.dropout_p > 0
+    max_q = _max_seqlen("max_seqlen_q", call.max_seqlen_q, q.shape[0], exact)
+    max_k = _max_seqlen("max_seqlen_k", call.max_seqlen_k, k.shape[0], exact)
+    return cu_q, cu_k, max_q, max_k
 
-    rng = None
-    if call.dropout_p > 0:
-        if not draw:
-            rng = torch.zeros(2, dtype=torch.int64)
-        elif call.packed:
-            rng = _draw_rng(q, pack[0].shape[0] - 1, pack[2], pack[3])
-        elif q.dim() == 4 and k.dim() == 4:
-            rng = _draw_rng(q, q.shape[0], q.shape[2], k.shape[2])
-    return (q, k, v, *pack), (mask, alibi, sink, *used, rng, *call.options), call.packed
+
+def _gather_pages(call: Call) -> Call:
+    q = _tensor("q", call.q)
+    _tensor("k", call.k), _tensor("v", call.v)
+    cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
+    cu_k, used = call.cu_seqlens_k, call.seqused_k
+    cu_k = cu_q if cu_k is None else _int_vector("cu_seqlens_k", cu_k, q)
+    used = None if used is None else _int_vector("seqused_k", used, q)
+    return gathered(call, _int_vector("block_table", call.block_table, q), cu_q, cu_k, used)
+
+
+def _optional(call: Call, q: Tensor) -> tuple[Tensor | None, ...]:
+    """attn_mask, alibi_slopes, sink, seqused_q, seqused_k."""
+    mask, alibi, sink = call.attn_mask, call.alibi_slopes, call.sink
+    used_q, used_k = call.seqused_q, call.seqused_k
+    return (
+        None if mask is None else _tensor("attn_mask", mask),
+        None if alibi is None else _float_vector("alibi_slopes", alibi),
+        None if sink is None else _float_vector("sink", sink),
+        None if used_q is None else _int_vector("seqused_q", used_q, q),
+        None if used_k is None else _int_vector("seqused_k", used_k, q),
+    )
+
+
+def _rng(q: Tensor, k: Tensor, pack: tuple[Any, ...] | None, draw: bool) -> Tensor | None:
+    """The operators' dropout_rng. None for shapes that the library refuses."""
+    if not draw:
+        return torch.zeros(2, dtype=torch.int64)
+    if pack is not None:
+        return _draw_rng(q, pack[0].shape[0] - 1, pack[2], pack[3])
+    if q.dim() == 4 and k.dim() == 4:
+        return _draw_rng(q, q.shape[0], q.shape[2], k.shape[2])
+    return None
+
+
+def prepare(call: Call, draw: bool) -> tuple[Any, ...]:
+    """-> q, k, v, pack (None if dense), the operators' options up to workspace_limit. `draw`: draw
+    the dropout mask."""
+    if call.block_table is not None:
+        call = _gather_pages(call)
+    q, k, v = _qkv(call)
+    pack = _pack(call, q, k) if call.packed else None
+    rng = _rng(q, k, pack, draw) if call.dropout_p > 0 else None
+    return q, k, v, pack, (*_optional(call, q), rng, *call.options)
 
 
 def attention(call: Call) -> Any:
-    tensors, options, packed = prepare(call, draw=True)
-    backends = (call.forward_backend, call.backward_backend)
-    out, lse = _ops.attention(packed, *tensors, *options, *backends)
+    q, k, v, pack, options = prepare(call, draw=True)
+    options = (*options, call.forward_backend, call.backward_backend)
+    out, lse = _ops.attention(q, k, v, pack, options)
     if call.nhd:
         out = out.transpose(1, 2)
     return (out, lse) if call.return_lse else out
 
 
 def explain(call: Call) -> str:
-    tensors, options, packed = prepare(call, draw=False)
-    pack = tensors[3:] if packed else (None, None, 0, 0)
-    return _library.explain(*_ops.native(*tensors[:3], pack, *options, call.forward_backend))
+    q, k, v, pack, options = prepare(call, draw=False)
+    arguments = native(q, k, v, pack or DENSE, *options, call.forward_backend)
+    return _library.explain(*arguments)

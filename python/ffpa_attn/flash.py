@@ -5,18 +5,27 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from .interface import ffpa_attn_func, ffpa_attn_varlen_func
 
 
-def _result(out: Any, lse: Any, dropout_p: float) -> Any:
-    if dropout_p > 0:
+def _call(
+    function: Callable[..., Any],
+    arguments: Sequence[Any],
+    dropout_p: float,
+    return_attn_probs: bool,
+    **options: Any,
+) -> Any:
+    """out, or (out, lse, None) with `return_attn_probs`."""
+    if return_attn_probs and dropout_p > 0:
         raise NotImplementedError(
             "return_attn_probs: expected False with dropout_p > 0 (the dropped probabilities are "
             "never stored), got True"
         )
-    return out, lse, None
+    result = function(*arguments, dropout_p=dropout_p, return_lse=return_attn_probs, **options)
+    return (*result, None) if return_attn_probs else result
 
 
 def flash_attn_func(
@@ -46,19 +55,21 @@ def flash_attn_func(
     Returns:
         out [B, Nq, Hq, Dv].
     """
-    out, lse = ffpa_attn_func(
-        *(t.swapaxes(1, 2) for t in (q, k, v)),
-        dropout_p=dropout_p,
+    result = _call(
+        ffpa_attn_func,
+        [t.swapaxes(1, 2) for t in (q, k, v)],
+        dropout_p,
+        return_attn_probs,
         scale=softmax_scale,
         is_causal=causal,
         window_size=window_size,
         softcap=softcap,
         alibi_slopes=alibi_slopes,
         deterministic=deterministic,
-        return_lse=True,
     )
-    out = out.swapaxes(1, 2)
-    return _result(out, lse, dropout_p) if return_attn_probs else out
+    if return_attn_probs:
+        return result[0].swapaxes(1, 2), *result[1:]
+    return result.swapaxes(1, 2)
 
 
 def flash_attn_varlen_func(
@@ -82,15 +93,11 @@ def flash_attn_varlen_func(
     """Packed attention: q [Tq, Hq, D], k [Tk, Hkv, D], v [Tk, Hkv, Dv] -> out [Tq, Hq, Dv], or
     (out, lse [Hq, Tq], None) with `return_attn_probs`. The other arguments: `flash_attn_func` and
     `ffpa_attn.ffpa_attn_varlen_func`."""
-    out, lse = ffpa_attn_varlen_func(
-        q,
-        k,
-        v,
-        cu_seqlens_q,
-        cu_seqlens_k,
-        max_seqlen_q,
-        max_seqlen_k,
-        dropout_p=dropout_p,
+    return _call(
+        ffpa_attn_varlen_func,
+        (q, k, v, cu_seqlens_q, cu_seqlens_k, max_seqlen_q, max_seqlen_k),
+        dropout_p,
+        return_attn_probs,
         softmax_scale=softmax_scale,
         causal=causal,
         window_size=window_size,
@@ -98,6 +105,4 @@ def flash_attn_varlen_func(
         alibi_slopes=alibi_slopes,
         deterministic=deterministic,
         block_table=block_table,
-        return_lse=True,
     )
-    return _result(out, lse, dropout_p) if return_attn_probs else out

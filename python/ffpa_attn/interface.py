@@ -28,12 +28,12 @@ def _implementation(q: Any) -> Any:
     """The module that serves arrays of q's kind."""
     if torch is not None and isinstance(q, torch.Tensor):
         return _torch
-    numpy = sys.modules.get("numpy")
-    if numpy is not None and isinstance(q, numpy.ndarray):
+    if "numpy" in sys.modules:
         from . import _numpy
 
-        return _numpy
-    raise TypeError(f"q: expected a torch tensor or a NumPy array, got {type(q).__name__}")
+        if _numpy.kind_of(q) is not None:
+            return _numpy
+    raise TypeError(f"q: expected a torch tensor or a NumPy or CuPy array, got {type(q).__name__}")
 
 
 def _attention(build: Callable[P, Call]) -> Callable[P, Any]:
@@ -73,8 +73,9 @@ def ffpa_attn_func(
 ) -> Any:
     """Exact attention of a dense batch: softmax(scale * Q K^T) V.
 
-    Arrays are torch tensors or NumPy arrays (all of one kind). float32 (CPU only), float16 or
-    bfloat16; a copy is made of q, k, v whose last stride is not 1, all other strides run in place.
+    Arrays are torch tensors, NumPy or CuPy arrays (all of one kind). float32 (CPU only), float16 or
+    bfloat16 (NumPy's from ml_dtypes, computed in float32); a copy is made of q, k, v whose last
+    stride is not 1, all other strides run in place.
     Messages call query, key and value q, k and v.
 
     Args:
@@ -84,7 +85,7 @@ def ffpa_attn_func(
         attn_mask: broadcasts to [B, Hq, Nq, Nk] (it is not expanded). bool: True where visible.
             float32 or query's dtype: added to the scores; its gradient is computed if required.
         dropout_p: probability in [0, 1) that an element of softmax(...) becomes 0. The mask comes
-            from torch's generator (torch.manual_seed), NumPy's global one for NumPy arrays.
+            from torch's generator (torch.manual_seed), NumPy's global one for arrays.
         is_causal: key j is visible to query i iff j <= i + Nk - Nq (aligned bottom-right, unlike
             torch's is_causal where Nq != Nk). Queries without visible keys give 0, lse -inf.
         scale: of the scores; None means 1 / sqrt(D).
@@ -121,11 +122,6 @@ def ffpa_attn_func(
         q=query,
         k=key,
         v=value,
-        packed=False,
-        cu_seqlens_q=None,
-        cu_seqlens_k=None,
-        max_seqlen_q=0,
-        max_seqlen_k=0,
         attn_mask=attn_mask,
         dropout_p=dropout_p,
         causal=is_causal,
@@ -187,7 +183,11 @@ def ffpa_attn_varlen_func(
         max_seqlen_q: int or 0-dim integer tensor, at least the longest sequence.
         max_seqlen_k: the same for keys.
         attn_mask: broadcasts to [B, Hq, max_seqlen_q, max_seqlen_k].
-        block_table: must be None; paged keys are not implemented.
+        block_table: int32 or int64 [B, P] (torch tensors only): k and v are pages
+            [pages, page_size, Hkv, D] and sequence b has those numbered block_table[b], of whose
+            rows the first seqused_k[b] take part (None: as many as cu_seqlens_k says). The kernels
+            read no pages: all P * page_size rows are copied into a pack first, and they are what
+            attn_mask and dropout count as max_seqlen_k. CPU values are checked.
 
     The other arguments, dtypes and errors are those of `ffpa_attn_func`; `causal` is its
     `is_causal`, `softmax_scale` its `scale`. Nq and Nk are each sequence's own lengths.
@@ -195,8 +195,6 @@ def ffpa_attn_varlen_func(
     Returns:
         out [Tq, Hq, Dv] or (out, lse) with lse [Hq, Tq].
     """
-    if block_table is not None:
-        raise NotImplementedError("block_table: expected None (paged keys), got a table")
     forward, backward, _ = resolve(backend, forward_backend, backward_backend)
     return Call(
         q=q,
@@ -223,7 +221,7 @@ def ffpa_attn_varlen_func(
         workspace_limit=workspace_limit,
         forward_backend=forward,
         backward_backend=backward,
-        nhd=False,
+        block_table=block_table,
     )
 
 

@@ -2,8 +2,8 @@
 # Copyright 2026 the ffpa authors
 """JAX: attention with a gradient, on the CPU, inside and outside of jit.
 
-The kernels run in a host callback on JAX's own buffers. bfloat16 arrays are widened to float32 for
-them and the results rounded back: NumPy, which hands the buffers over, has no bfloat16.
+The kernels run in a host callback on JAX's own buffers, which NumPy hands over: bfloat16 is
+computed in float32.
 """
 
 from __future__ import annotations
@@ -21,18 +21,11 @@ from .interface import ffpa_attn_func
 _FLOATS = (jnp.float32, jnp.float16, jnp.bfloat16)
 
 
-def _host(t: Any) -> np.ndarray:
-    t = np.asarray(t)
-    return t.astype(np.float32) if t.dtype == jnp.bfloat16 else t
-
-
-def _call(options: tuple[Any, ...], q: Any, k: Any, v: Any) -> Any:
+def _call(options: tuple[Any, ...], *arrays: Any) -> Any:
     causal, scale, window_size, softcap = options
     build = ffpa_attn_func.__wrapped__
     return build(
-        _host(q),
-        _host(k),
-        _host(v),
+        *(np.asarray(t) for t in arrays),
         is_causal=causal,
         scale=scale,
         window_size=window_size,
@@ -41,15 +34,12 @@ def _call(options: tuple[Any, ...], q: Any, k: Any, v: Any) -> Any:
 
 
 def _forward_on_host(options: tuple[Any, ...], q: Any, k: Any, v: Any) -> tuple[np.ndarray, ...]:
-    out, lse = _numpy.forward(_call(options, q, k, v))
-    return out.astype(q.dtype), lse
+    return _numpy.forward(_call(options, q, k, v))
 
 
 def _backward_on_host(options: tuple[Any, ...], *arrays: Any) -> tuple[np.ndarray, ...]:
-    q, k, v, out, lse, dout, dlse = arrays
-    rest = (_host(out), np.asarray(lse), _host(dout), np.asarray(dlse))
-    gradients = _numpy.backward(_call(options, q, k, v), *rest)
-    return tuple(g.astype(q.dtype) for g in gradients)
+    saved = (np.asarray(t) for t in arrays[3:])  # out, lse, dout, dlse
+    return _numpy.backward(_call(options, *arrays[:3]), *saved)
 
 
 @functools.partial(jax.custom_vjp, nondiff_argnums=(0,))

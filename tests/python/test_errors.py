@@ -143,7 +143,7 @@ BAD = [
     ("acc", ValueError, lambda: CUDABackend(acc="f64")),
     ("tensor_layout", ValueError, lambda: CUDABackend(tensor_layout="HDN")),
     # not implemented
-    ("block_table", NotImplementedError, packed(block_table=ints(0, 1))),
+    ("k", ValueError, packed(block_table=ints(0, 1))),
     # devices
     ("q", ValueError, dense(query=rand(2, 4, 9, 16, device="meta"))),
     # unknown and missing
@@ -171,6 +171,16 @@ def test_bad_input(case):
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="a GPU is here")
+def test_the_dtype_that_came_is_named():
+    for dtype in ("float64", "uint8", "complex64"):
+        q = torch.ones(1, 2, 9, 16).to(getattr(torch, dtype))
+        with pytest.raises(TypeError, match=f"^q: expected dtype .*, got {dtype}$"):
+            ffpa_attn_func(q, q, q)
+    q = torch.ones(1, 2, 9, 16)
+    with pytest.raises(TypeError, match=r"^attn_mask: expected dtype .*, got float64$"):
+        ffpa_attn_func(q, q, q, torch.ones(9, 9, dtype=torch.float64))
+
+
 def test_explain_raises_as_the_call_does():
     q = rand(2, 4, 9, 16)
     for call in (ffpa_attn_func, explain):

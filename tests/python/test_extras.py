@@ -49,8 +49,64 @@ def test_flash_attn_varlen_func():
     out, lse, _ = flash_attn_varlen_func(q, k, k, cu, cu, 5, 5, causal=True, return_attn_probs=True)
     want = ffpa_attn_varlen_func(q, k, k, cu, cu, 5, 5, causal=True, return_lse=True)
     assert torch.equal(out, want[0]) and torch.equal(lse, want[1])
-    with pytest.raises(NotImplementedError, match="block_table"):
-        flash_attn_varlen_func(q, k, k, cu, cu, 5, 5, block_table=cu)
+
+
+@pytest.mark.parametrize("used", [None, [0, 5, 11]])
+def test_block_table_of_paged_keys(used):
+    q, pages_k, pages_v = rows(9, 4, 16), rows(8, 4, 2, 16), rows(8, 4, 2, 24)
+    tables = torch.tensor([[-1, 99, 7], [6, 2, -1], [0, 7, 3]], dtype=torch.int32)
+    cu_q = torch.tensor([0, 2, 5, 9], dtype=torch.int32)
+    lengths = used or [3, 8, 12]
+    if used is None:
+        tables[0, 0] = 5
+    cu_k = torch.tensor([0, *itertools.accumulate(lengths)], dtype=torch.int32)
+    out, lse, _ = flash_attn_varlen_func(
+        q,
+        pages_k,
+        pages_v,
+        cu_q,
+        cu_k,
+        4,
+        12,
+        causal=True,
+        return_attn_probs=True,
+        block_table=tables,
+    )
+    k, v = (
+        torch.cat(
+            [t[table.clamp(0, 7).long()].flatten(0, 1)[:n] for table, n in zip(tables, lengths)]
+        )
+        for t in (pages_k, pages_v)
+    )
+    want, want_lse = ffpa_attn_varlen_func(q, k, v, cu_q, cu_k, 4, 12, causal=True, return_lse=True)
+    assert torch.equal(out, want) and torch.equal(lse, want_lse)
+    dout = torch.randn_like(out)
+    inputs = (q, pages_k, pages_v)
+    for a, b in zip(
+        torch.autograd.grad(out, inputs, dout), torch.autograd.grad(want, inputs, dout)
+    ):
+        assert torch.equal(a, b)
+    seqused = torch.tensor(lengths, dtype=torch.int32)
+    again = ffpa_attn_varlen_func(
+        q, pages_k, pages_v, cu_q, None, 4, 12, causal=True, seqused_k=seqused, block_table=tables
+    )
+    assert torch.equal(again, out)
+
+
+def test_block_table_errors():
+    q, k = rows(9, 2, 16), rows(3, 4, 2, 16)
+    cu = torch.tensor([0, 4, 9], dtype=torch.int32)
+
+    def call(k, *table):
+        return ffpa_attn_varlen_func(q, k, k, cu, cu, 5, 5, block_table=torch.tensor(table))
+
+    for bad in ([[0, 1], [2, 3]], [[0, 1], [2, -1]], [[0], [1]], [[0, 1]], [0, 1]):
+        with pytest.raises(ValueError, match="block_table: expected"):
+            call(k, *bad)
+    with pytest.raises(ValueError, match="k: expected"):
+        call(k[0], [0, 1], [1, 2])
+    with pytest.raises(TypeError, match="block_table: expected dtype int32 or int64, got float32"):
+        call(k, [0.0, 1.0], [1.0, 2.0])
 
 
 # ---- merging -----------------------------------------------------------------------------------

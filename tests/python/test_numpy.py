@@ -86,6 +86,65 @@ def test_options_and_layout():
     """)
 
 
+def test_bfloat16_of_ml_dtypes():
+    pytest.importorskip("ml_dtypes")
+    run("""
+    from ml_dtypes import bfloat16
+    q, k, v = (rand(2, 9, 4, d).swapaxes(1, 2).astype(bfloat16) for d in (16, 16, 24))
+    out, lse = ffpa_attn_func(q, k, v, is_causal=True, return_lse=True)
+    want, want_lse = reference(q, k, v, True)
+    assert out.dtype == bfloat16 and lse.dtype == np.float32
+    assert np.abs(out.astype(np.float64) - want).max() < 2.0**-8 * np.abs(want).max()
+    assert np.abs(lse - want_lse).max() < 2e-4
+    assert np.array_equal(ffpa_attn_func(q, k, v, rand(9, 9).astype(bfloat16) * 0),
+                          ffpa_attn_func(q, k, v))
+    for a, b, c, name in ((q, k, v.astype(np.float32), "v: expected dtype bfloat16"),
+                          (q.astype(np.float32), k, v, "k: expected dtype float32")):
+        try:
+            ffpa_attn_func(a, b, c)
+        except TypeError as error:
+            assert name in str(error), error
+        else:
+            raise AssertionError(name)
+    """)
+
+
+def test_cupy_arrays_by_a_stand_in():
+    """CuPy's part of the interface, on the CPU: memory on the array's device, current stream."""
+    run("""
+    import contextlib, types
+
+    class ndarray(np.ndarray):
+        entered = 0
+
+        @property
+        def device(self):
+            type(self).entered += 1
+            return contextlib.nullcontext()
+
+    def own(function):
+        return lambda *a, **k: function(*a, **k).view(ndarray)
+
+    stream = types.SimpleNamespace(ptr=0)
+    sys.modules["cupy"] = types.SimpleNamespace(
+        ndarray=ndarray, empty=own(np.empty), asarray=own(np.asarray),
+        ascontiguousarray=own(np.ascontiguousarray),
+        cuda=types.SimpleNamespace(get_current_stream=lambda: stream))
+    q = rand(20, 4, 32)
+    want = ffpa_attn_varlen_func(q, q, q, np.array([0, 5, 20]), None, 15, 15)
+    c = q.view(ndarray)
+    ndarray.entered = 0
+    out = ffpa_attn_varlen_func(c, c, c, [0, 5, 20], None, 15, 15)
+    assert type(out) is ndarray and ndarray.entered == 1 and np.array_equal(out, want)
+    try:
+        ffpa_attn_varlen_func(c, q, c, [0, 5, 20], None, 15, 15)
+    except TypeError as error:
+        assert "k: expected a CuPy array" in str(error)
+    else:
+        raise AssertionError
+    """)
+
+
 def test_dropout_follows_numpys_seed():
     run("""
     q = rand(1, 2, 9, 16)

@@ -6,35 +6,57 @@
 #
 #   tests/python/versions.sh WHEEL [PYTHON:TORCH ...]
 #
-# By default every Python from 3.10 on that is installed, each with the oldest torch that the wheel
-# serves and the pinned one (none: without torch). Environments are made in build/versions.
+# By default, of the Pythons from 3.10 on that are found (by name or in pyenv's folder): the oldest
+# with the oldest torch that the wheel serves, the newest with the pinned torch, those between
+# without torch ("none"). Environments are made in build/versions, about 5 GB each.
 set -euo pipefail
 wheel=$(realpath "$1")
 shift
 cd "$(dirname "${BASH_SOURCE[0]}")"
-pairs=("$@")
-if [ ${#pairs[@]} -eq 0 ]; then
-  for python in python3.{10..15}; do
-    command -v "$python" >/dev/null || continue
-    pairs+=("$python:none" "$python:2.6.0" "$python:2.15.0")
+OLDEST_TORCH=2.6.0
+PINNED_TORCH=$(sed -n 's/^torch==//p' ../../requirements/test.txt)
+
+# find_python 3.X: the path of one that runs. (A shim of pyenv may be there and not run.)
+find_python() {
+  local python
+  for python in "$(command -v "python$1" || true)" \
+    "${PYENV_ROOT:-$HOME/.pyenv}/versions/$1".*/bin/python; do
+    if [ -x "$python" ] && "$python" -c 'import venv, ensurepip' 2>/dev/null; then
+      echo "$python"
+      return
+    fi
   done
-fi
+}
+
+default_pairs() {
+  local pythons=() python i
+  for i in {10..15}; do
+    python=$(find_python "3.$i")
+    [ -z "$python" ] || pythons+=("$python")
+  done
+  [ ${#pythons[@]} -gt 1 ] || { echo "versions: expected two Pythons >= 3.10 or more" >&2; exit 1; }
+  pairs=("${pythons[0]}:$OLDEST_TORCH" "${pythons[-1]}:$PINNED_TORCH")
+  for python in "${pythons[@]:1:${#pythons[@]}-2}"; do pairs+=("$python:none"); done
+}
+
+# test_pair PYTHON TORCH: makes the environment, installs the wheel, runs the tests.
+test_pair() {
+  local python=$1 torch=$2 version folder
+  version=$("$python" -c 'import sys; print("%d.%d" % sys.version_info[:2])')
+  folder=../../build/versions/python$version-torch-$torch
+  local packages=(numpy pytest "$wheel")
+  [ "$torch" = none ] || packages+=("torch==$torch" setuptools)
+  echo "== Python $version, torch $torch"
+  [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
+  "$folder/bin/pip" install -q --disable-pip-version-check "${packages[@]}" &&
+    "$folder/bin/pip" install -q --disable-pip-version-check --no-deps --force-reinstall "$wheel" &&
+    env -u FFPA_LIBRARY -u PYTHONPATH "$folder/bin/python" -m pytest -q -p no:cacheprovider
+}
+
+pairs=("$@")
+[ ${#pairs[@]} -gt 0 ] || default_pairs
 failed=()
 for pair in "${pairs[@]}"; do
-  python=${pair%%:*} torch=${pair##*:}
-  folder=../../build/versions/$python-torch-$torch
-  packages=(numpy pytest "$wheel")
-  [ "$torch" = none ] || packages+=("torch==$torch" setuptools)
-  echo "== $python, torch $torch"
-  [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-  if [ "$torch" != none ] &&
-    ! "$folder/bin/pip" install -q --dry-run --no-deps "torch==$torch" >/dev/null 2>&1; then
-    echo "no torch $torch for $python: skipped"
-    continue
-  fi
-  "$folder/bin/pip" install -q --disable-pip-version-check "${packages[@]}"
-  "$folder/bin/pip" install -q --disable-pip-version-check --no-deps --force-reinstall "$wheel"
-  env -u FFPA_LIBRARY -u PYTHONPATH "$folder/bin/python" -m pytest -q -p no:cacheprovider ||
-    failed+=("$pair")
+  test_pair "${pair%%:*}" "${pair##*:}" || failed+=("$pair")
 done
 [ ${#failed[@]} -eq 0 ] || { echo "failed: ${failed[*]}"; exit 1; }
