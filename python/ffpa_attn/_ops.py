@@ -119,7 +119,20 @@ _NO_FUNCTORCH = (
     "ffpa_attn: torch.func.grad, vjp, jvp and their like are not implemented; "
     "use torch.autograd.grad or backward()"
 )
+_NO_BATCH = (
+    "ffpa_attn: a batch of output gradients (vmap, is_grads_batched=True) is not implemented; "
+    "call backward for each"
+)
 _NO_JVP = "ffpa_attn: forward-mode differentiation (jvp) is not implemented; use reverse mode"
+
+
+def _refuse_batched(*gradients: Tensor | None) -> None:
+    functorch = torch._C._functorch
+    for t in gradients:
+        if t is not None and (
+            functorch.is_legacy_batchedtensor(t) or functorch.is_batchedtensor(t)
+        ):
+            raise NotImplementedError(_NO_BATCH)
 
 
 class _Attention(torch.autograd.Function):
@@ -152,6 +165,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
         needed = ctx.needs_input_grad[1:]
+        _refuse_batched(dout, dlse)
         if (dout is None and dlse is None) or not any(needed):
             return (None,) * 6
         q, k, v, out, lse, cu_q, cu_k, *tensors = ctx.saved_tensors

@@ -413,25 +413,66 @@ def test_case_110_111_max_seqlen_may_be_a_0_dim_tensor(compiled):
     assert counter.frame_count <= 2
 
 
-def test_case_113_jvp_and_vmap():
-    q = torch.randn(3, 1, 2, 9, 16)
+def _dense_self(x):
+    return ffpa_attn_func(x, x, x)
+
+
+def _packed_self(x):
+    cu = torch.tensor([0, 4, 9], dtype=torch.int32)
+    return ffpa_attn_varlen_func(x, x, x, cu, cu, 5, 5)
+
+
+TRANSFORMED = pytest.mark.parametrize(
+    ("function", "shape"), [(_dense_self, (1, 2, 9, 16)), (_packed_self, (9, 2, 16))]
+)
+
+
+@TRANSFORMED
+def test_case_113_jvp_and_vmap(function, shape):
+    x = torch.randn(3, *shape)
     with pytest.raises(NotImplementedError, match="jvp"):
-        torch.func.jvp(lambda x: ffpa_attn_func(x, x, x), (q[0],), (q[0],))
+        torch.func.jvp(function, (x[0],), (x[0],))
     with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(q[0], q[0])
+        dual = torch.autograd.forward_ad.make_dual(x[0], x[0])
         with pytest.raises(NotImplementedError, match="jvp"):
-            ffpa_attn_func(dual, dual, dual)
+            function(dual)
+    for transform in (torch.func.grad, torch.func.hessian):
+        with pytest.raises(NotImplementedError, match=r"torch\.func\.grad"):
+            transform(lambda t: function(t).sum())(x[0])
     with pytest.raises(NotImplementedError, match=r"torch\.func\.grad"):
-        torch.func.grad(lambda x: ffpa_attn_func(x, x, x).sum())(q[0])
-    out = torch.vmap(lambda x: ffpa_attn_func(x, x, x))(q)
-    assert torch.equal(out, torch.stack([ffpa_attn_func(x, x, x) for x in q]))
+        torch.func.vjp(function, x[0])
+    assert torch.equal(torch.vmap(function)(x), torch.stack([function(t) for t in x]))
+    # The gradient of a batch of calls.
+    batch, single = x.clone().requires_grad_(), x.clone().requires_grad_()
+    torch.vmap(function)(batch).square().sum().backward()
+    torch.stack([function(t) for t in single]).square().sum().backward()
+    torch.testing.assert_close(batch.grad, single.grad)
+    # A batch of gradients of one call.
+    leaf = x[0].clone().requires_grad_()
+    out = function(leaf)
+
+    def gradient(dout, **options):
+        return torch.autograd.grad(out, leaf, dout, retain_graph=True, **options)[0]
+
+    for call in (
+        lambda douts: gradient(douts, is_grads_batched=True),
+        lambda douts: torch.vmap(gradient)(douts),
+    ):
+        with pytest.raises(NotImplementedError, match="a batch of output gradients"):
+            call(torch.randn(2, *out.shape))
 
 
-def test_case_114_double_backward_is_refused():
-    q = rows(1, 2, 9, 16)
-    (dq,) = torch.autograd.grad(ffpa_attn_func(q, q, q).square().sum(), q, create_graph=True)
+@TRANSFORMED
+def test_case_114_double_backward_is_refused(function, shape):
+    x = torch.randn(shape, requires_grad=True)
+    (dx,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="double backward"):
-        dq.sum().backward()
+        dx.sum().backward()
+    with pytest.raises(NotImplementedError, match="double backward"):
+        torch.autograd.functional.hessian(lambda t: function(t).square().sum(), x.detach())
+    # create_graph alone is no second differentiation.
+    (plain,) = torch.autograd.grad(function(x).square().sum(), x)
+    assert torch.equal(dx, plain)
 
 
 def test_case_115_mixed_dtypes():
