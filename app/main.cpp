@@ -8,6 +8,9 @@
 #include "arguments.h"
 #include "demo.h"
 #include "device.h"
+#ifdef FFPA_WITH_FUZZ
+#include "fuzz/fuzz.h"
+#endif
 
 namespace ffpa::app {
 namespace {
@@ -17,6 +20,8 @@ constexpr const char* kUsage = R"(usage: ffpa COMMAND [OPTION]...
   demo     one training step of attention on a packed batch, timed and compared with float64
   explain  which kernels would run such a call, and why
   kernels  the kernels of this build
+  fuzz     random packs against a reference; --seconds 60 --seed 1 (builds with tests)
+  repro    one case, from the line that fuzz printed
   version
 
 options of demo and explain, with the flagship as default:
@@ -59,6 +64,10 @@ int explain_shape(const Shape& shape) {
 int run(const std::string& command, const std::vector<std::string>& arguments) {
   if (command == "version") return std::puts(FFPA_VERSION), 0;
   if (command == "kernels") return std::fputs(kernel_list().c_str(), stdout), 0;
+#ifdef FFPA_WITH_FUZZ
+  if (command == "fuzz") return test::fuzz(arguments);
+  if (command == "repro") return test::repro(arguments);
+#endif
   if (command != "demo" && command != "explain") {
     std::fputs(kUsage, command.empty() || command == "help" ? stdout : stderr);
     return command.empty() || command == "help" ? 0 : 2;

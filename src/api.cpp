@@ -30,26 +30,44 @@ Status check_workspace(Workspace workspace, size_t needed) {
   return {};
 }
 
+// The kernel of a pass, and the workspace that it needs.
+Status plan(const Problem& p, Pass pass, const KernelRow** row, size_t* bytes) {
+  FFPA_RETURN_IF_ERROR(plan(p, pass, row));
+  *bytes = (*row)->workspace_bytes(p);
+  if (p.workspace_limit >= 0 && *bytes > static_cast<size_t>(p.workspace_limit)) {
+    return Status::invalid_value(
+        "workspace_limit",
+        "at least the " + std::to_string(*bytes) + " bytes that " + (*row)->name + " needs",
+        std::to_string(p.workspace_limit));
+  }
+  return {};
+}
+
 Status launch(const Problem& p, Pass pass, Workspace workspace, void* stream) {
   if (p.device == DeviceType::kCpu && stream) {
     return Status::invalid_value("stream", "null for CPU tensors", "a stream");
   }
   const KernelRow* row = nullptr;
-  FFPA_RETURN_IF_ERROR(plan(p, pass, &row));
-  FFPA_RETURN_IF_ERROR(check_workspace(workspace, row->workspace_bytes(p)));
+  size_t bytes = 0;
+  FFPA_RETURN_IF_ERROR(plan(p, pass, &row, &bytes));
+  FFPA_RETURN_IF_ERROR(check_workspace(workspace, bytes));
   return row->launch(p, workspace, stream);
 }
 
 Status explain_pass(const Problem& p, Pass pass, std::string* text) {
   const KernelRow* row = nullptr;
-  const Status status = plan(p, pass, &row);
+  size_t bytes = 0;
+  const Status status = plan(p, pass, &row, &bytes);
   *text += pass == Pass::kForward ? "forward:  " : "backward: ";
   if (status.ok()) {
     *text += std::string(row->name) + ": " + row->describe(p) + ", workspace " +
-             std::to_string(row->workspace_bytes(p)) + " bytes\n";
+             std::to_string(bytes) + " bytes\n";
     return {};
   }
-  if (status.kind() != ErrorKind::kUnsupported) return status;
+  // One pass may be possible where the other is not.
+  const bool of_this_pass =
+      status.kind() == ErrorKind::kUnsupported || status.argument() == "workspace_limit";
+  if (!of_this_pass) return status;
   *text += "none: " + status.message() + "\n";
   return {};
 }
@@ -76,9 +94,7 @@ Status forward_workspace_bytes(const AttentionInputs& inputs, const AttentionOpt
   Problem p;
   FFPA_RETURN_IF_ERROR(check_inputs(inputs, options, &p));
   const KernelRow* row = nullptr;
-  FFPA_RETURN_IF_ERROR(plan(p, Pass::kForward, &row));
-  *bytes = row->workspace_bytes(p);
-  return {};
+  return plan(p, Pass::kForward, &row, bytes);
 }
 
 Status backward_workspace_bytes(const AttentionInputs& inputs, const AttentionOptions& options,
@@ -86,9 +102,7 @@ Status backward_workspace_bytes(const AttentionInputs& inputs, const AttentionOp
   Problem p;
   FFPA_RETURN_IF_ERROR(check_backward_plan(inputs, options, gradients, &p));
   const KernelRow* row = nullptr;
-  FFPA_RETURN_IF_ERROR(plan(p, Pass::kBackward, &row));
-  *bytes = row->workspace_bytes(p);
-  return {};
+  return plan(p, Pass::kBackward, &row, bytes);
 }
 
 Status explain(const AttentionInputs& inputs, const AttentionOptions& options, std::string* text) {

@@ -69,9 +69,11 @@ struct AttentionOptions {
   uint64_t dropout_seed = 0, dropout_offset = 0;
 
   Backend backend = Backend::kAuto;
-  bool deterministic = true;     // every kernel of this build is deterministic
-  int64_t workspace_limit = -1;  // bytes; -1 = the kernel's default
-  int num_threads = 0;           // CPU backend; 0 = all. Results do not depend on it
+  bool deterministic = true;  // every kernel of this build is deterministic
+  // Bytes of workspace that a call may need; -1 = the kernel's default. A kernel gives up speed for
+  // it (shared or split work); below the least that it can do with, the call is an error.
+  int64_t workspace_limit = -1;
+  int num_threads = 0;  // CPU backend; 0 = all. Results do not depend on it
 };
 
 struct ForwardOutputs {

@@ -8,7 +8,16 @@
 
 namespace ffpa {
 
-enum class DType : uint8_t { kFloat32, kFloat16, kBFloat16, kBool, kInt32, kInt64, kOther };
+enum class DType : uint8_t {
+  kFloat32,
+  kFloat16,
+  kBFloat16,
+  kBool,
+  kInt32,
+  kInt64,
+  kFloat64,
+  kOther
+};
 enum class DeviceType : uint8_t { kCpu, kCuda, kOther };
 
 // "float32", "bfloat16", ...

@@ -36,6 +36,7 @@ DType to_dtype(DLDataType t) {
   if (t.lanes != 1) return DType::kOther;
   if (t.code == kDLFloat && t.bits == 32) return DType::kFloat32;
   if (t.code == kDLFloat && t.bits == 16) return DType::kFloat16;
+  if (t.code == kDLFloat && t.bits == 64) return DType::kFloat64;
   if (t.code == kDLBfloat && t.bits == 16) return DType::kBFloat16;
   if (t.code == kDLBool && t.bits == 8) return DType::kBool;
   if (t.code == kDLInt && t.bits == 32) return DType::kInt32;

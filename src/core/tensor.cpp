@@ -18,6 +18,8 @@ const char* dtype_name(DType dtype) {
       return "int32";
     case DType::kInt64:
       return "int64";
+    case DType::kFloat64:
+      return "float64";
     case DType::kOther:
       break;
   }
@@ -35,6 +37,7 @@ int dtype_bytes(DType dtype) {
     case DType::kBool:
       return 1;
     case DType::kInt64:
+    case DType::kFloat64:
       return 8;
     case DType::kOther:
       break;

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// One task: some query heads of one key/value head, some queries. It walks the key tiles that the
-// queries see and keeps a running softmax.
+// A task walks the key tiles that its queries see and keeps a running softmax.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
 
+#include "cpu/forward_plan.h"
 #include "cpu/launch.h"
 #include "cpu/threads.h"
 #include "cpu/tile.h"
@@ -16,79 +16,16 @@ namespace ffpa::cpu {
 namespace {
 
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
-// Rows (queries x heads) of a task. The more, the fewer times keys and values are packed.
-constexpr int kMaxRows = 256;
-// Also the order in which sums are formed, so it depends on nothing.
-constexpr int kKeysPerTile = 256;
-static_assert(kKeysPerTile <= kMaxKeysPerTile);
-
-struct Task {
-  int64_t batch;
-  int32_t head;  // the first of heads_per_task
-  int32_t query;
-  int32_t key_tiles;
-};
-
-struct Plan {
-  int heads_per_task, queries_per_task;
-  int max_keys;  // of a tile of this problem
-  int workers;
-  int64_t max_tasks;
-};
-
-Plan make_plan(const Problem& p) {
-  Plan plan;
-  const int seqlen_q = static_cast<int>(std::clamp<int64_t>(p.seqlen_q, 1, kMaxRows));
-  const int heads = std::clamp(kMaxRows / seqlen_q, 16, kMaxRows);
-  plan.heads_per_task = static_cast<int>(std::min<int64_t>(p.group(), heads));
-  const int queries = kMaxRows / plan.heads_per_task;
-  plan.queries_per_task = std::min(queries >= 16 ? queries / 16 * 16 : queries, seqlen_q);
-  plan.max_keys = static_cast<int>(std::clamp<int64_t>(p.seqlen_k, 1, kKeysPerTile));
-  const int64_t tiles =
-      p.packed ? p.total_q / plan.queries_per_task + p.batch
-               : p.batch * ((p.seqlen_q + plan.queries_per_task - 1) / plan.queries_per_task);
-  const int64_t chunks = (p.group() + plan.heads_per_task - 1) / plan.heads_per_task;
-  plan.max_tasks = tiles * p.heads_kv * chunks;
-  const double flops = 2.0 * static_cast<double>(p.total_q) * static_cast<double>(p.heads_q) *
-                       static_cast<double>(p.seqlen_k) *
-                       static_cast<double>(p.head_dim_qk + p.head_dim_v);
-  plan.workers = worker_count(p, flops);
-  return plan;
-}
-
-// Longest first, so that no long task is the last one.
-int64_t list_tasks(const Problem& p, const Plan& plan, Task* tasks) {
-  int64_t count = 0;
-  for (int64_t b = 0; b < p.batch; ++b) {
-    const Sequence s = p.sequence(b);
-    for (int32_t query = 0; query < s.rows_q; query += plan.queries_per_task) {
-      const TileRange tiles =
-          key_tiles(p.visibility(s), query, plan.queries_per_task, kKeysPerTile);
-      for (int64_t kv = 0; kv < p.heads_kv; ++kv) {
-        for (int64_t g = 0; g < p.group(); g += plan.heads_per_task) {
-          const auto head = static_cast<int32_t>(kv * p.group() + g);
-          tasks[count++] = {b, head, query, tiles.count()};
-        }
-      }
-    }
-  }
-  std::sort(tasks, tasks + count, [](const Task& x, const Task& y) {
-    if (x.key_tiles != y.key_tiles) return x.key_tiles > y.key_tiles;
-    if (x.batch != y.batch) return x.batch < y.batch;
-    return x.head != y.head ? x.head < y.head : x.query < y.query;
-  });
-  return count;
-}
 
 class Worker {
  public:
-  Worker(const Problem& p, const Plan& plan, Arena& arena)
-      : p_(p), plan_(plan), matmul_(matmul_kernels(p.dtype)), rows_(row_kernels()) {
-    const int m = plan.heads_per_task * plan.queries_per_task, n = plan.max_keys;
+  Worker(const Problem& p, const ForwardPlan& plan, Arena& arena)
+      : p_(p), plan_(plan), sizes_(p), matmul_(matmul_kernels(p.dtype)), rows_(row_kernels()) {
+    const int m = plan.max_rows(), n = plan.max_keys;
     const int d = static_cast<int>(p.head_dim_qk), dv = static_cast<int>(p.head_dim_v);
     q_panel_ = arena.take<char>(matmul_.panel_bytes(m, d));
-    k_panel_ = arena.take<char>(matmul_.panel_bytes(n, d));
-    v_panel_ = arena.take<char>(matmul_.panel_bytes(dv, n));
+    if (plan.shared_tiles == 0) k_panel_ = arena.take<char>(sizes_.keys);
+    v_panel_ = arena.take<char>(sizes_.values);
     p_panel_ = arena.take<char>(matmul_.panel_bytes(m, n));
     scores_ = FloatTile::take(arena, m, n);
     sums_ = FloatTile::take(arena, m, dv);
@@ -102,10 +39,18 @@ class Worker {
     correction_ = arena.take<float>(m);
   }
 
-  void run(const Task& task) {
-    s_ = p_.sequence(task.batch);
-    batch_ = task.batch;
-    kv_head_ = p_.kv_head(task.head);
+  void pack(const PackTask& task) {
+    set_unit(task.batch, task.kv_head);
+    const int32_t key = task.key_tile * kKeysPerTile;
+    list_keys(key);
+    matmul_.pack(Side::kRight, RowsAlong::kKept, k_rows_.all(), task.panel);
+    list_values(key);
+    matmul_.pack(Side::kRight, RowsAlong::kSummed, v_rows_.all(), task.panel + sizes_.keys);
+  }
+
+  void run(const ForwardTask& task) {
+    set_unit(task.batch, p_.kv_head(task.head));
+    panels_ = task.panels;
     head_ = task.head;
     heads_ = static_cast<int>(
         std::min<int64_t>(plan_.heads_per_task, (kv_head_ + 1) * p_.group() - head_));
@@ -131,6 +76,12 @@ class Worker {
   }
 
  private:
+  void set_unit(int64_t batch, int64_t kv_head) {
+    s_ = p_.sequence(batch);
+    batch_ = batch;
+    kv_head_ = kv_head;
+  }
+
   int rows_in_use() const { return heads_ * queries_; }
   int head_dim() const { return static_cast<int>(p_.head_dim_qk); }
   int head_dim_v() const { return static_cast<int>(p_.head_dim_v); }
@@ -162,7 +113,7 @@ class Worker {
   }
 
   void add_key_tile(int32_t key, bool full, bool later) {
-    const int keys = std::min(kKeysPerTile, s_.len_k - key);
+    const int keys = keys_from(key);
     band_.set(p_.visibility(s_), query_, heads_, queries_, key, keys);
     compute_scores(key, keys);
     for (int h = 0; h < heads_; ++h) {
@@ -179,11 +130,40 @@ class Worker {
     add_values(key, keys, later);
   }
 
-  void compute_scores(int32_t key, int keys) {
+  int keys_from(int32_t key) const { return std::min(kKeysPerTile, s_.len_k - key); }
+
+  void list_keys(int32_t key) {
     k_rows_.begin(p_.dtype, head_dim());
-    for (int j = 0; j < keys; ++j) k_rows_.append(row_at(p_.k, kv_head_, s_.k_begin + key + j));
+    for (int j = 0; j < keys_from(key); ++j) {
+      k_rows_.append(row_at(p_.k, kv_head_, s_.k_begin + key + j));
+    }
+  }
+  void list_values(int32_t key) {
+    v_rows_.begin(p_.dtype, head_dim_v());
+    for (int j = 0; j < keys_from(key); ++j) {
+      v_rows_.append(row_at(p_.v, kv_head_, s_.k_begin + key + j));
+    }
+  }
+
+  const char* shared_tile(int32_t key) const {
+    return panels_ + key / kKeysPerTile * sizes_.tile();
+  }
+
+  const char* key_panel(int32_t key) {
+    if (panels_) return shared_tile(key);
     matmul_.pack(Side::kRight, RowsAlong::kKept, k_rows_.all(), k_panel_);
-    matmul_.multiply(rows_in_use(), keys, head_dim(), q_panel_, k_panel_, scores_.data,
+    return k_panel_;
+  }
+
+  const char* value_panel(int32_t key) {
+    if (panels_ && !careful_) return shared_tile(key) + sizes_.keys;
+    matmul_.pack(Side::kRight, RowsAlong::kSummed, v_rows_.terms(), v_panel_);
+    return v_panel_;
+  }
+
+  void compute_scores(int32_t key, int keys) {
+    list_keys(key);
+    matmul_.multiply(rows_in_use(), keys, head_dim(), q_panel_, key_panel(key), scores_.data,
                      scores_.stride, false, band_.scores());
     if (matmul_.finite_only) {
       k_rows_.find_loose(rows_);
@@ -195,11 +175,9 @@ class Worker {
     p_rows_.begin(DType::kFloat32, keys);
     p_rows_.append(scores_, rows_in_use());
     matmul_.pack(Side::kLeft, RowsAlong::kKept, p_rows_.all(), p_panel_);
-    v_rows_.begin(p_.dtype, head_dim_v());
-    for (int j = 0; j < keys; ++j) v_rows_.append(row_at(p_.v, kv_head_, s_.k_begin + key + j));
+    list_values(key);
     if (careful_) v_rows_.find_loose(rows_);
-    matmul_.pack(Side::kRight, RowsAlong::kSummed, v_rows_.terms(), v_panel_);
-    matmul_.multiply(rows_in_use(), head_dim_v(), keys, p_panel_, v_panel_, sums_.data,
+    matmul_.multiply(rows_in_use(), head_dim_v(), keys, p_panel_, value_panel(key), sums_.data,
                      sums_.stride, later, band_.over_keys());
     add_loose_terms(
         rows_, v_rows_, rows_in_use(), [&](int r, int j) { return scores_.row(r)[j]; }, sums_);
@@ -245,16 +223,18 @@ class Worker {
   }
 
   const Problem& p_;
-  const Plan& plan_;
+  const ForwardPlan& plan_;
+  const PanelSizes sizes_;
   const MatmulKernels& matmul_;
   const RowKernels& rows_;
-  char *q_panel_, *k_panel_, *v_panel_, *p_panel_;
+  char *q_panel_, *k_panel_ = nullptr, *v_panel_, *p_panel_;
   FloatTile scores_, sums_;  // [rows][keys], [rows][head_dim_v]
   TileRows q_rows_, p_rows_, k_rows_, v_rows_;
   TileBand band_;
   float *row_max_, *row_sum_, *correction_;
 
   // Of the task at hand.
+  const char* panels_ = nullptr;
   Sequence s_;
   int64_t batch_ = 0, kv_head_ = 0, head_ = 0;
   int heads_ = 0, queries_ = 0;
@@ -262,34 +242,69 @@ class Worker {
   int32_t query_ = 0;
 };
 
-}  // namespace
+// What a call needs, in the workspace.
+struct Scratch {
+  ForwardTask* tasks;
+  PackTask* pack_tasks;
+  char* panels;
+  Worker* workers;
 
-size_t forward_workspace_bytes(const Problem& p) {
-  const Plan plan = make_plan(p);
+  Scratch(const Problem& p, const ForwardPlan& plan, Arena& arena)
+      : tasks(arena.take<ForwardTask>(plan.max_tasks)),
+        pack_tasks(arena.take<PackTask>(plan.shared_tiles)),
+        panels(arena.take<char>(plan.shared_tiles * PanelSizes(p).tile())),
+        workers(take_workers<Worker>(arena, plan.workers,
+                                     [&](Arena& a) { return Worker(p, plan, a); })) {}
+};
+
+size_t bytes_of(const Problem& p, const ForwardPlan& plan) {
   Arena arena;
-  arena.take<Task>(plan.max_tasks);
-  for (int w = 0; w < plan.workers; ++w) Worker(p, plan, arena);
+  Scratch(p, plan, arena);
   return arena.used();
 }
 
+// Under a limit, sharing goes first, then workers.
+ForwardPlan plan_within_limit(const Problem& p) {
+  ForwardPlan plan = make_forward_plan(p);
+  const auto fits = [&] {
+    return p.workspace_limit < 0 || bytes_of(p, plan) <= static_cast<size_t>(p.workspace_limit);
+  };
+  if (!fits()) plan.shared_tiles = 0;
+  while (plan.workers > 1 && !fits()) --plan.workers;
+  return plan;
+}
+
+}  // namespace
+
+size_t forward_workspace_bytes(const Problem& p) { return bytes_of(p, plan_within_limit(p)); }
+
 Status forward(const Problem& p, Workspace workspace, void*) {
-  const Plan plan = make_plan(p);
+  const ForwardPlan plan = plan_within_limit(p);
   Arena arena(workspace.data);
-  Task* tasks = arena.take<Task>(plan.max_tasks);
-  std::vector<Worker> workers;
-  workers.reserve(plan.workers);
-  for (int w = 0; w < plan.workers; ++w) workers.emplace_back(p, plan, arena);
-  const int64_t count = list_tasks(p, plan, tasks);
-  run_tasks(plan.workers, count, [&](int worker, int64_t t) { workers[worker].run(tasks[t]); });
+  const Scratch s(p, plan, arena);
+  const int64_t units = p.batch * p.heads_kv;
+  for (int64_t first = 0, end; first < units; first = end) {
+    end = round_end(p, plan, first);
+    const char* panels = plan.shared_tiles > 0 ? s.panels : nullptr;
+    if (panels) {
+      const int64_t count = list_pack_tasks(p, first, end, s.panels, s.pack_tasks);
+      run_tasks(plan.workers, count,
+                [&](int worker, int64_t t) { s.workers[worker].pack(s.pack_tasks[t]); });
+    }
+    const int64_t count = list_tasks(p, plan, first, end, panels, s.tasks);
+    run_tasks(plan.workers, count,
+              [&](int worker, int64_t t) { s.workers[worker].run(s.tasks[t]); });
+  }
   return {};
 }
 
 std::string describe_forward(const Problem& p) {
-  const Plan plan = make_plan(p);
+  const ForwardPlan plan = plan_within_limit(p);
   return describe(p, plan.workers,
-                  std::to_string(plan.heads_per_task * plan.queries_per_task) + " rows (" +
+                  std::to_string(plan.max_rows()) + " rows (" +
                       std::to_string(plan.heads_per_task) + " heads) x " +
-                      std::to_string(plan.max_keys) + " keys");
+                      std::to_string(plan.max_keys) + " keys" +
+                      (plan.shared_tiles > 0 ? ", shared keys and values" : ""));
 }
 
 }  // namespace ffpa::cpu

@@ -54,16 +54,17 @@ void GradientTile::set_queries(const QueryBlock& block) {
     const int64_t head = block.head + h;
     for (int i = 0; i < block.queries; ++i) {
       const int64_t row = s_.q_begin + block.query + i;
-      q_rows_.append(row_at(p_->q, head, row));
-      dout_rows_.append(row_at(p_->dout, head, row));
+      const uint8_t loose = deltas_.loose(batch_, head, row);
+      q_rows_.append(row_at(p_->q, head, row), loose & Deltas::kLooseQ);
+      dout_rows_.append(row_at(p_->dout, head, row), loose & Deltas::kLooseDout);
       const int r = h * block.queries + i;
       lse_[r] = p_->lse.at(batch_, head, row);
       delta_[r] = deltas_.at(batch_, head, row);
       dlse_[r] = p_->dlse.defined() ? p_->dlse.at(batch_, head, row) : 0.f;
     }
   }
-  q_rows_.find_loose(*rows_);
-  dout_rows_.find_loose(*rows_);
+  q_rows_.leave_out_loose();
+  dout_rows_.leave_out_loose();
   matmul_->pack(Side::kLeft, RowsAlong::kKept, q_rows_.all(), q_panel_);
   matmul_->pack(Side::kLeft, RowsAlong::kKept, dout_rows_.all(), dout_panel_);
 }

@@ -16,20 +16,28 @@ namespace ffpa::cpu {
 inline constexpr int kGradientRows = 256, kGradientKeys = 256;
 static_assert(kGradientKeys <= kMaxKeysPerTile);
 
-// delta = rowsum(dout * out) - dlse, one float per row of q.
+// What the passes need of each row of q: delta = rowsum(dout * out) - dlse, and whether the row of
+// q or of dout is loose (TileRows).
 struct Deltas {
+  static constexpr uint8_t kLooseQ = 1, kLooseDout = 2;
+
   float* data = nullptr;
+  uint8_t* loose_data = nullptr;
   int64_t batch_stride = 0, head_stride = 0;
 
   static Deltas take(Arena& arena, const Problem& p) {
     Deltas d;
     d.data = arena.take<float>(p.heads_q * p.total_q);
+    d.loose_data = arena.take<uint8_t>(p.heads_q * p.total_q);
     d.head_stride = p.packed ? p.total_q : p.seqlen_q;
     d.batch_stride = p.packed ? 0 : p.heads_q * p.seqlen_q;
     return d;
   }
   float& at(int64_t batch, int64_t head, int64_t row) const {
     return data[batch * batch_stride + head * head_stride + row];
+  }
+  uint8_t& loose(int64_t batch, int64_t head, int64_t row) const {
+    return loose_data[batch * batch_stride + head * head_stride + row];
   }
 };
 

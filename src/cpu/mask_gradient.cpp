@@ -130,22 +130,25 @@ class Worker {
   float* converted_;
 };
 
+Worker* take_pool(const Problem& p, const Plan& plan, const Deltas& deltas, int workers,
+                  Arena& arena) {
+  return take_workers<Worker>(arena, workers, [&](Arena& a) { return Worker(p, plan, deltas, a); });
+}
+
 }  // namespace
 
 size_t mask_gradient_bytes(const Problem& p, int workers) {
   if (!p.dmask.defined()) return 0;
   const Plan plan = make_plan(p);
   Arena arena;
-  for (int w = 0; w < workers; ++w) Worker(p, plan, {}, arena);
+  take_pool(p, plan, {}, workers, arena);
   return arena.used();
 }
 
 void compute_mask_gradient(const Problem& p, const Deltas& deltas, int workers, void* scratch) {
   const Plan plan = make_plan(p);
   Arena arena(scratch);
-  std::vector<Worker> pool;
-  pool.reserve(workers);
-  for (int w = 0; w < workers; ++w) pool.emplace_back(p, plan, deltas, arena);
+  Worker* pool = take_pool(p, plan, deltas, workers, arena);
   run_tasks(workers, plan.tasks, [&](int worker, int64_t t) { pool[worker].run(t); });
 }
 

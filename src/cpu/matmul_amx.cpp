@@ -252,16 +252,27 @@ FFPA_AMX FFPA_INLINE void multiply_tiles() {
   if constexpr (kTwoRows && kTwoColumns) _tile_dpbf16ps(3, 5, 7);
 }
 
+// What the next blocks of C read, brought into the second-level cache a few lines at each step.
+struct Ahead {
+  const char* next = nullptr;
+  int lines = 0;  // at each step
+
+  FFPA_INLINE void fetch() {
+    for (int i = 0; i < lines; ++i, next += 64) _mm_prefetch(next, _MM_HINT_T1);
+  }
+};
+
 // One block of C, up to 32 x 32. The order of the terms changes one operand at a time.
 template <int kTerms, bool kTwoRows, bool kTwoColumns, bool kStart>
 FFPA_AMX void multiply_block(int depth, Range steps, const char* left, const char* right, float* c,
-                             int64_t bytes) {
+                             int64_t bytes, Ahead& ahead) {
   const int64_t next = int64_t{depth} * kTerms * kTileBytes;
   left += int64_t{steps.begin} * kTerms * kTileBytes;
   right += int64_t{steps.begin} * kTerms * kTileBytes;
   load_sums<kTwoRows, kTwoColumns, kStart>(c, bytes);
   for (int k = steps.begin; k < steps.end;
        ++k, left += kTerms * kTileBytes, right += kTerms * kTileBytes) {
+    ahead.fetch();
     load_left<kTwoRows>(left, next);
     if constexpr (kTerms == 3) {
       load_right<kTwoColumns>(right + 2 * kTileBytes, next);
@@ -291,9 +302,13 @@ template <int kTerms, bool kStart>
 FFPA_AMX void multiply_all(int rows, int columns, int depth, const char* left, const char* right,
                            float* c, int64_t stride, const Band& band) {
   const int64_t block = int64_t{depth} * kTerms * kTileBytes, bytes = stride * 4;
+  // The tiles of two columns, over the steps of the blocks above each other.
+  const int lines = 2 * kTerms * kTileBytes / 64 / blocks_of(rows, 2);
   for (int j = 0; j < columns; j += 2) {
     const char* b = right + j * block;
     const bool two_columns = j + 1 < columns;
+    Ahead ahead;
+    if (j + 2 < columns) ahead = {b + 2 * block, lines};
     for (int i = 0; i < rows; i += 2) {
       Range steps{0, depth};
       if (band.columns) {
@@ -309,13 +324,13 @@ FFPA_AMX void multiply_all(int rows, int columns, int depth, const char* left, c
       float* to = c + i * kTile * stride + j * kTile;
       const bool two_rows = i + 1 < rows;
       if (two_rows && two_columns) {
-        multiply_block<kTerms, true, true, kStart>(depth, steps, a, b, to, bytes);
+        multiply_block<kTerms, true, true, kStart>(depth, steps, a, b, to, bytes, ahead);
       } else if (two_rows) {
-        multiply_block<kTerms, true, false, kStart>(depth, steps, a, b, to, bytes);
+        multiply_block<kTerms, true, false, kStart>(depth, steps, a, b, to, bytes, ahead);
       } else if (two_columns) {
-        multiply_block<kTerms, false, true, kStart>(depth, steps, a, b, to, bytes);
+        multiply_block<kTerms, false, true, kStart>(depth, steps, a, b, to, bytes, ahead);
       } else {
-        multiply_block<kTerms, false, false, kStart>(depth, steps, a, b, to, bytes);
+        multiply_block<kTerms, false, false, kStart>(depth, steps, a, b, to, bytes, ahead);
       }
     }
   }

@@ -32,10 +32,15 @@ struct Plan {
   int heads_per_block, queries_per_block;
   int chunks;      // blocks side by side that make up all heads of a unit
   int max_blocks;  // of a unit
+  int keys_per_tile;
   int max_rows, max_keys;
   int64_t max_units, max_tasks;
   int units_at_once;  // units whose dq sums are in memory
 };
+
+// Queries are packed once per key tile; in float32, where packing costs most, tiles are larger.
+int keys_per_tile(DType dtype) { return dtype == DType::kFloat32 ? 384 : kGradientKeys; }
+static_assert(384 <= kMaxKeysPerTile);
 
 int64_t qkv_bytes(const Problem& p) {
   const int64_t q_like = p.total_q * p.heads_q, k_like = p.total_k * p.heads_kv;
@@ -52,10 +57,12 @@ Plan make_plan(const Problem& p, int workers) {
   plan.max_blocks = static_cast<int>(blocks) * plan.chunks;
   plan.max_rows = plan.heads_per_block *
                   static_cast<int>(std::clamp<int64_t>(p.seqlen_q, 1, plan.queries_per_block));
-  plan.max_keys = static_cast<int>(std::clamp<int64_t>(p.seqlen_k, 1, kGradientKeys));
+  plan.keys_per_tile = keys_per_tile(p.dtype);
+  plan.max_keys = static_cast<int>(std::clamp<int64_t>(p.seqlen_k, 1, plan.keys_per_tile));
   plan.max_units = p.batch * p.heads_kv;
-  const int64_t key_tiles = p.packed ? p.total_k / kGradientKeys + p.batch
-                                     : p.batch * ((p.seqlen_k + kGradientKeys - 1) / kGradientKeys);
+  const int64_t key_tiles =
+      p.packed ? p.total_k / plan.keys_per_tile + p.batch
+               : p.batch * ((p.seqlen_k + plan.keys_per_tile - 1) / plan.keys_per_tile);
   plan.max_tasks = key_tiles * p.heads_kv;
 
   // Units side by side keep the workers from waiting for each other; their dq sums should stay
@@ -160,11 +167,11 @@ class Worker {
     key_tile_ = key_tile;
     tile_.set_sequence(unit.batch, unit.kv_head);
     const Sequence& s = tile_.sequence();
-    const int32_t key = key_tile * kGradientKeys;
-    const int rows = std::min(kGradientKeys, s.rows_k - key);
+    const int32_t key = key_tile * plan_.keys_per_tile;
+    const int rows = std::min(plan_.keys_per_tile, s.rows_k - key);
     const int keys = std::clamp(s.len_k - key, 0, rows);
     const TileRange blocks =
-        query_tiles(p_.visibility(s), key, kGradientKeys, plan_.queries_per_block);
+        query_tiles(p_.visibility(s), key, plan_.keys_per_tile, plan_.queries_per_block);
     if (blocks.count() > 0) {
       tile_.set_keys(key, keys);
       if (p_.dq.defined()) {
@@ -218,7 +225,7 @@ class Worker {
     matmul_.pack(Side::kLeft, RowsAlong::kKept, tile_rows_.all(), tile_panel_);
 
     const TileRange visited =
-        key_tiles(p_.visibility(tile_.sequence()), block.query, block.queries, kGradientKeys);
+        key_tiles(p_.visibility(tile_.sequence()), block.query, block.queries, plan_.keys_per_tile);
     const int32_t order = key_tile_ - visited.begin;
     const int number = b * plan_.chunks + chunk;
     const FloatTile sums = dq_.wait(unit_, number, order);
@@ -276,10 +283,11 @@ void list_units(const Problem& p, const Plan& plan, Unit* units) {
   Unit* unit = units;
   for (int64_t b = 0; b < p.batch; ++b) {
     const Sequence s = p.sequence(b);
-    const int32_t tiles = ceil_div(s.rows_k, kGradientKeys);
+    const int32_t tiles = ceil_div(s.rows_k, plan.keys_per_tile);
     int64_t work = tiles;
     for (int32_t t = 0; t < tiles; ++t) {
-      work += query_tiles(p.visibility(s), t * kGradientKeys, kGradientKeys, plan.queries_per_block)
+      work += query_tiles(p.visibility(s), t * plan.keys_per_tile, plan.keys_per_tile,
+                          plan.queries_per_block)
                   .count();
     }
     for (int64_t kv = 0; kv < p.heads_kv; ++kv) *unit++ = {b, kv, work, tiles};
@@ -308,33 +316,40 @@ int64_t list_tasks(const Plan& plan, const Unit* units, int64_t unit_count, Task
   return count;
 }
 
+// What a call needs, in the workspace.
+struct Scratch {
+  Unit* units;
+  Task* tasks;
+  QueryGradients dq;
+  Worker* workers;
+
+  Scratch(const Problem& p, const Plan& plan, const Deltas& deltas, int count, Arena& arena)
+      : units(arena.take<Unit>(plan.max_units)),
+        tasks(arena.take<Task>(plan.max_tasks)),
+        dq(p, plan, arena),
+        workers(take_workers<Worker>(arena, count,
+                                     [&](Arena& a) { return Worker(p, plan, deltas, dq, a); })) {}
+};
+
 }  // namespace
 
 size_t qkv_gradient_bytes(const Problem& p, int workers) {
   const Plan plan = make_plan(p, workers);
   Arena arena;
-  arena.take<Unit>(plan.max_units);
-  arena.take<Task>(plan.max_tasks);
-  QueryGradients dq(p, plan, arena);
-  for (int w = 0; w < workers; ++w) Worker(p, plan, {}, dq, arena);
+  Scratch(p, plan, {}, workers, arena);
   return arena.used();
 }
 
 void compute_qkv_gradients(const Problem& p, const Deltas& deltas, int workers, void* scratch) {
   const Plan plan = make_plan(p, workers);
   Arena arena(scratch);
-  Unit* units = arena.take<Unit>(plan.max_units);
-  Task* tasks = arena.take<Task>(plan.max_tasks);
-  QueryGradients dq(p, plan, arena);
-  std::vector<Worker> pool;
-  pool.reserve(workers);
-  for (int w = 0; w < workers; ++w) pool.emplace_back(p, plan, deltas, dq, arena);
-
-  list_units(p, plan, units);
-  const int64_t count = list_tasks(plan, units, plan.max_units, tasks);
-  dq.reset();
+  Scratch s(p, plan, deltas, workers, arena);
+  list_units(p, plan, s.units);
+  const int64_t count = list_tasks(plan, s.units, plan.max_units, s.tasks);
+  s.dq.reset();
   run_tasks(workers, count, [&](int worker, int64_t t) {
-    pool[worker].run(tasks[t].unit, units[tasks[t].unit], tasks[t].key_tile);
+    const Task& task = s.tasks[t];
+    s.workers[worker].run(task.unit, s.units[task.unit], task.key_tile);
   });
 }
 

@@ -24,26 +24,28 @@ constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
 HWY_INLINE FloatVec splat(float x) { return hn::Set(kFloats, x); }
 
-// exp(x) within 2 ulp; 0 below the normal range, infinity above 2^127.5, NaN stays NaN. Range
-// reduction to 2^n exp(r), |r| <= ln(2) / 2, then the Taylor polynomial.
-HWY_INLINE FloatVec fast_exp(FloatVec x) {
-  const FloatVec too_small = splat(-87.33654f), too_large = splat(88.37626f);
-  const FloatVec n = hn::Round(hn::Mul(x, splat(1.44269504f)));
+// exp(x), x <= 0, within 1.5 ulp; 0 below the normal range, NaN stays NaN. x = n ln(2) + r with
+// |r| <= ln(2) / 2; the polynomial has the least relative error of its degree.
+HWY_INLINE FloatVec exp_of_nonpositive(FloatVec x) {
+  // 2^n is 0 at the limit. The order of Max's operands keeps NaN.
+  x = hn::Max(splat(-88.03f), x);
+  // Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits.
+  const FloatVec magic = splat(12582912.f);
+  const FloatVec shifted = hn::MulAdd(x, splat(1.44269504f), magic);
+  const FloatVec n = hn::Sub(shifted, magic);
   FloatVec r = hn::NegMulAdd(n, splat(0.693359375f), x);
   r = hn::NegMulAdd(n, splat(-2.12194440e-4f), r);
-  const FloatVec r2 = hn::Mul(r, r);
-  FloatVec y = hn::MulAdd(splat(1.f / 5040), r, splat(1.f / 720));
-  y = hn::MulAdd(y, r, splat(1.f / 120));
-  y = hn::MulAdd(y, r, splat(1.f / 24));
-  y = hn::MulAdd(y, r, splat(1.f / 6));
-  y = hn::MulAdd(y, r, splat(0.5f));
-  y = hn::MulAdd(y, r2, hn::Add(r, splat(1.f)));
-  const auto exponent = hn::Add(hn::ConvertTo(kInts, n), hn::Set(kInts, 127));
-  // A product, so that NaN stays NaN.
-  y = hn::Mul(y, hn::BitCast(kFloats, hn::ShiftLeft<23>(exponent)));
-  y = hn::IfThenElse(hn::Gt(x, too_large), splat(kInfinity), y);
-  return hn::IfThenZeroElse(hn::Lt(x, too_small), y);
+  FloatVec y = hn::MulAdd(splat(0.0013814529f), r, splat(0.008368751f));
+  y = hn::MulAdd(y, r, splat(0.041668393f));
+  y = hn::MulAdd(y, r, splat(0.1666652f));
+  y = hn::MulAdd(y, r, splat(0.49999994f));
+  y = hn::MulAdd(y, hn::Mul(r, r), hn::Add(r, splat(1.f)));
+  const auto exponent = hn::Add(hn::BitCast(kInts, shifted), hn::Set(kInts, 127));
+  return hn::Mul(y, hn::BitCast(kFloats, hn::ShiftLeft<23>(exponent)));
 }
+
+// Any x: infinity above 2^127.5.
+HWY_INLINE FloatVec fast_exp(FloatVec x) { return exp_of_nonpositive(hn::Min(splat(89.f), x)); }
 
 HWY_INLINE int padded(int n) { return (n + lanes() - 1) / lanes() * lanes(); }
 
@@ -156,7 +158,7 @@ HWY_ATTR float exponentials(float* s, int n, float scale, float shift) {
   FloatVec sum = hn::Zero(kFloats);
   for (int j = 0; j < n; j += lanes()) {
     const FloatVec x = hn::Mul(hn::LoadU(kFloats, s + j), splat(scale));
-    const FloatVec p = fast_exp(hn::Sub(x, splat(shift)));
+    const FloatVec p = exp_of_nonpositive(hn::Sub(x, splat(shift)));
     hn::StoreU(p, kFloats, s + j);
     sum = hn::Add(sum, p);
   }

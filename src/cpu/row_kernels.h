@@ -10,7 +10,7 @@
 namespace ffpa::cpu {
 
 // Widest tile of scores.
-inline constexpr int kMaxKeysPerTile = 512;
+inline constexpr int kMaxKeysPerTile = 384;
 
 // How products <q, k> of one batch and head become scores and dropped-out probabilities.
 struct ScoreRules {

@@ -34,6 +34,10 @@ void TileRows::find_loose(const RowKernels& kernels) {
   for (int r = 0; r < count_; ++r) {
     if (!kernels.all_finite(all_[r], dtype_, columns_)) loose_[loose_count_++] = r;
   }
+  leave_out_loose();
+}
+
+void TileRows::leave_out_loose() {
   if (loose_count_ == 0) return;
   std::copy(all_, all_ + count_, terms_);
   for (int i = 0; i < loose_count_; ++i) terms_[loose_[i]] = nullptr;

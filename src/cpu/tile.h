@@ -6,6 +6,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
 #include <string>
 
 #include "core/problem.h"
@@ -27,12 +28,24 @@ class Arena {
     used_ += (count * static_cast<int64_t>(sizeof(T)) + kAlignment - 1) / kAlignment * kAlignment;
     return reinterpret_cast<T*>(at);
   }
+  bool measures_only() const { return !base_; }
   size_t used() const { return static_cast<size_t>(used_); }
 
  private:
   char* base_;
   int64_t used_ = 0;
 };
+
+// Workers, one a thread, in the workspace; `make(arena)` takes what each needs besides.
+template <class Worker, class Make>
+Worker* take_workers(Arena& arena, int count, const Make& make) {
+  Worker* workers = arena.take<Worker>(count);
+  for (int w = 0; w < count; ++w) {
+    const Worker worker = make(arena);
+    if (!arena.measures_only()) std::construct_at(workers + w, worker);
+  }
+  return workers;
+}
 
 inline void* element_row(const Rows& rows, DType dtype, int64_t batch, int64_t head, int64_t row) {
   const int64_t offset =
@@ -68,10 +81,14 @@ class TileRows {
   static TileRows take(Arena& arena, int max_rows);
 
   void begin(DType dtype, int columns);
-  void append(const void* row) { all_[count_++] = row; }
+  void append(const void* row, bool loose = false) {
+    if (loose) loose_[loose_count_++] = count_;
+    all_[count_++] = row;
+  }
   void append(const FloatTile& tile, int rows);
-  // Once all rows are in; reads them.
+  // Once all rows are in: finds the loose ones, or leaves out those that were appended as such.
   void find_loose(const RowKernels& kernels);
+  void leave_out_loose();
 
   int count() const { return count_; }
   int columns() const { return columns_; }

@@ -70,6 +70,60 @@ TEST_P(Properties, same_bits_when_repeated_and_for_any_number_of_threads) {
   }
 }
 
+// Enough units and queries that keys and values are packed once for several tasks, if memory
+// allows.
+TEST_P(Properties, same_bits_whether_keys_are_shared_or_not) {
+  Case c = plain();
+  c.lengths_q = c.packed ? std::vector{600, 300, 1, 0, 513, 40, 600, 600} : std::vector(6, 530);
+  c.heads_q = 4;
+  c.head_dim = 64;
+  c.options.num_threads = 1;
+  const auto forward = [&](bool sharing) {
+    TestCall call(c);
+    std::string text;
+    EXPECT_TRUE(explain(call.inputs, call.options, &text).ok());
+    EXPECT_EQ(text.find("shared keys") != std::string::npos, sharing) << text;
+    EXPECT_TRUE(call.run_forward().ok());
+    return std::pair{reference::read(call.outputs.out), reference::read(call.outputs.lse)};
+  };
+  const auto shared = forward(true);
+  size_t bytes = 0;
+  const TestCall call(c);
+  ASSERT_TRUE(forward_workspace_bytes(call.inputs, call.options, &bytes).ok());
+  c.options.workspace_limit = static_cast<int64_t>(bytes) - 1;
+  const auto alone = forward(false);
+  EXPECT_TRUE(same_bits("out", alone.first, shared.first));
+  EXPECT_TRUE(same_bits("lse", alone.second, shared.second));
+}
+
+TEST_P(Properties, a_workspace_limit_is_kept_or_refused) {
+  Case c = plain();
+  c.options.num_threads = 3;
+  const Result want = run(c);
+  const auto bytes = [&](auto function, auto&... more) {
+    size_t n = 0;
+    const TestCall call(c);
+    const Status status = function(call.inputs, call.options, more..., &n);
+    EXPECT_TRUE(status.ok()) << status.message();
+    return static_cast<int64_t>(n);
+  };
+  const BackwardOutputs gradients = TestCall(c).gradients;
+  c.options.num_threads = 1;
+  const int64_t least =
+      std::max(bytes(forward_workspace_bytes), bytes(backward_workspace_bytes, gradients));
+  c.options.num_threads = 3;
+  c.options.workspace_limit = least;
+  EXPECT_LE(bytes(forward_workspace_bytes), least);
+  EXPECT_LE(bytes(backward_workspace_bytes, gradients), least);
+  expect_same_bits(want, run(c));
+
+  c.options.workspace_limit = 1000;
+  TestCall call(c);
+  const Status status = call.run_forward();
+  EXPECT_EQ(status.argument(), "workspace_limit");
+  EXPECT_NE(status.message().find("got 1000"), std::string::npos) << status.message();
+}
+
 TEST_P(Properties, same_bits_for_any_layout) {
   for (Case c : {plain(), full()}) {
     const Result contiguous = run(c);

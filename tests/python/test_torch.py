@@ -307,3 +307,22 @@ def test_packed_dropout_gradients_are_finite():
     q, k, v = rows(9, 4, 16), rows(9, 2, 16), rows(9, 2, 16)
     ffpa_attn_varlen_func(q, k, v, CU, CU, 6, 6, causal=True, dropout_p=0.5).sum().backward()
     assert all(t.grad.isfinite().all() for t in (q, k, v))
+
+
+def test_attention_in_a_forked_process_returns():
+    """The threads of an OpenMP pool do not survive a fork; nothing may wait for them."""
+    import multiprocessing
+
+    q, k, v = (torch.randn(1, 2, 512, 64) for _ in range(3))
+    want = ffpa_attn_func(q, k, v)  # starts the pool
+    context = multiprocessing.get_context("fork")
+    results = context.SimpleQueue()
+    child = context.Process(
+        target=lambda: results.put(ffpa_attn_func(q.numpy(), k.numpy(), v.numpy()))
+    )
+    child.start()
+    child.join(60)
+    alive = child.is_alive()
+    child.kill()
+    assert not alive and child.exitcode == 0
+    assert torch.equal(torch.from_numpy(results.get()), want)

@@ -96,6 +96,8 @@ double load(const void* data, DType dtype, int64_t index) {
       return read_as<int32_t>(data, index);
     case DType::kInt64:
       return static_cast<double>(read_as<int64_t>(data, index));
+    case DType::kFloat64:
+      return read_as<double>(data, index);
     case DType::kOther:
       break;
   }
@@ -116,6 +118,8 @@ void store(void* data, DType dtype, int64_t index, double value) {
       return write_as(data, index, static_cast<int32_t>(value));
     case DType::kInt64:
       return write_as(data, index, static_cast<int64_t>(value));
+    case DType::kFloat64:
+      return write_as(data, index, value);
     case DType::kOther:
       break;
   }
