@@ -100,6 +100,15 @@ def test_case_s3_offsets_on_the_cpu_are_moved():
     assert torch.equal(ffpa_attn_varlen_func(q, q, q, cu.cpu().long(), None, 60, 60), want)
 
 
+def test_block_table():
+    q, pages = rows(9, 4, 128), rows(8, 16, 2, 128)
+    cu_q, cu_k = offsets([4, 5]), offsets([20, 30])
+    table = torch.tensor([[3, 1], [7, 0]], device="cuda", dtype=torch.int32)
+    out = ffpa_attn_varlen_func(q, pages, pages, cu_q, cu_k, 5, 30, causal=True, block_table=table)
+    k = torch.cat([pages[t].flatten(0, 1)[:n] for t, n in zip(table.long(), (20, 30))])
+    assert torch.equal(out, ffpa_attn_varlen_func(q, k, k, cu_q, cu_k, 5, 30, causal=True))
+
+
 def test_another_stream():
     q = rows(1, 4, 300, 128)
     want = ffpa_attn_func(q, q, q, is_causal=True)
