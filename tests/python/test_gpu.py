@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs an 
 OPS = torch.ops.ffpa_attn
 QKV = [True, True, True, False, False]
 EXAMPLES = Path(__file__).parents[2] / "examples" / "python"
-# The program of the bug report, as it was reported.
+# The minimal program of the bug report: shapes, dtypes and calls of a user.
 REPORT = """
 import torch
 from ffpa_attn import ffpa_attn_varlen_func
