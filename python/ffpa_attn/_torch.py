@@ -64,13 +64,15 @@ def _autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _max_seqlen(name: str, n: Any, total: int, needs_value: bool) -> int:
     """An int. A tensor's value is read only where the result depends on it or outside a compiled
     graph; inside, the number of tokens is a bound as good."""
+    if type(n) is int:
+        return n
     if isinstance(n, (bool, float)):
         raise TypeError(f"{name}: expected an integer, got {type(n).__name__}")
     if isinstance(n, Tensor):
         if n.numel() != 1 or n.is_floating_point() or n.dtype is torch.bool:
             raise TypeError(f"{name}: expected an integer or a 0-dim integer tensor, got {n!r}")
         return total if torch.compiler.is_compiling() and not needs_value else int(n)
-    if isinstance(n, torch.SymInt) or type(n) is int:
+    if isinstance(n, torch.SymInt):
         return n
     try:
         return n.__index__()
