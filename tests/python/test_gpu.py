@@ -41,7 +41,7 @@ print(q.grad.float().norm().item())
 
 
 def rows(*shape, dtype=torch.bfloat16):
-    return torch.randn(*shape, device="cuda").to(dtype).requires_grad_()
+    return torch.randn(*shape, device="cuda", dtype=dtype).requires_grad_()
 
 
 def offsets(lengths):
@@ -84,6 +84,40 @@ def test_case_1_the_shapes_of_the_bug_report(shape):
     torch.cuda.synchronize()
     assert all(t.grad.isfinite().all() for t in tensors)
     check_pack([t.detach().requires_grad_() for t in tensors], [length] * count)
+
+
+def check_tail(tensors, count):
+    """The last rows of a long windowed call, whose offsets pass 2^31, against a short call."""
+    window = (63, 0)
+    out = ffpa_attn_func(*tensors, window_size=window)
+    dout = torch.zeros_like(out)
+    dout[:, :, -count:] = torch.randn_like(dout[:, :, -count:])
+    got = torch.autograd.grad(out, tensors, dout)
+    # The first 64 rows of the short call see fewer keys.
+    short = [t.detach()[:, :, -count - 64 :].contiguous().requires_grad_() for t in tensors]
+    want = ffpa_attn_func(*short, window_size=window)
+    short_dout = dout[:, :, -count - 64 :].contiguous()
+    torch.testing.assert_close(out[:, :, -count:], want[:, :, 64:], rtol=2e-2, atol=2e-2)
+    for a, b in zip(got, torch.autograd.grad(want, short, short_dout)):
+        torch.testing.assert_close(a[:, :, -count - 64 :], b, rtol=2e-2, atol=2e-2)
+        assert (a[:, :, :64] == 0).all()
+
+
+def needs_memory(gigabytes):
+    if torch.cuda.get_device_properties(0).total_memory < gigabytes << 30:
+        pytest.skip(f"needs {gigabytes} GB of GPU memory")
+
+
+def test_case_61_views_of_a_fused_projection_past_2_to_the_31():
+    needs_memory(40)
+    fused = torch.randn(1, 99_904, 3, 56, 128, device="cuda", dtype=torch.bfloat16)
+    assert fused.numel() > 2**31
+    check_tail([t.transpose(1, 2).requires_grad_() for t in fused.unbind(2)], 200)
+
+
+def test_case_62_tensors_past_2_to_the_31_elements():
+    needs_memory(80)
+    check_tail([rows(1, 33, 131_072, 512) for _ in range(3)], 200)
 
 
 def test_explain_names_a_gpu_kernel():
