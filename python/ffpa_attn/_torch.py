@@ -13,7 +13,7 @@ from torch import Tensor
 from . import _library, _ops
 from ._arguments import Call
 from ._native import DENSE, native
-from ._paged import gathered
+from ._paged import gather
 
 logger = logging.getLogger("ffpa_attn")
 
@@ -115,14 +115,14 @@ def _pack(call: Call, q: Tensor, k: Tensor) -> tuple[Any, ...]:
     return cu_q, cu_k, max_q, max_k
 
 
-def _gather_pages(call: Call) -> Call:
+def _gather_pages(call: Call) -> None:
     q = _tensor("q", call.q)
     _tensor("k", call.k), _tensor("v", call.v)
     cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
     cu_k, used = call.cu_seqlens_k, call.seqused_k
     cu_k = cu_q if cu_k is None else _int_vector("cu_seqlens_k", cu_k, q)
     used = None if used is None else _int_vector("seqused_k", used, q)
-    return gathered(call, _int_vector("block_table", call.block_table, q), cu_q, cu_k, used)
+    gather(call, _int_vector("block_table", call.block_table, q), cu_q, cu_k, used)
 
 
 def _optional(call: Call, q: Tensor) -> tuple[Tensor | None, ...]:
@@ -153,7 +153,7 @@ def prepare(call: Call, draw: bool) -> tuple[Any, ...]:
     """-> q, k, v, pack (None if dense), the operators' options up to workspace_limit. `draw`: draw
     the dropout mask."""
     if call.block_table is not None:
-        call = _gather_pages(call)
+        _gather_pages(call)
     q, k, v = _qkv(call)
     pack = _pack(call, q, k) if call.packed else None
     rng = _rng(q, k, pack, draw) if call.dropout_p > 0 else None
