@@ -11,7 +11,7 @@
     register_sdpa          torch's scaled_dot_product_attention by these kernels
     register_transformers  attn_implementation="ffpa" in Hugging Face transformers
 
-torch is optional: without it the functions take NumPy arrays. With it, the operators
+torch is optional: without it the functions take NumPy and CuPy arrays. With it, the operators
 torch.ops.ffpa_attn.* are defined by this import.
 """
 
