@@ -81,7 +81,8 @@ Status check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
 Status check_size(const char* name, const Tensor& t) {
   constexpr double kMostElements = 0x1p48;
   double elements = 1;
-  for (int i = 0; i < t.rank; ++i) elements *= static_cast<double>(std::max<int64_t>(t.shape[i], 1));
+  for (int i = 0; i < t.rank; ++i)
+    elements *= static_cast<double>(std::max<int64_t>(t.shape[i], 1));
   if (elements < kMostElements) return {};
   return Status::invalid_value(name, "fewer than 2^48 elements in all", shape_text(shape_of(t)));
 }
@@ -441,8 +442,8 @@ struct Named {
 
 Tensor as_tensor(const Workspace& workspace, const Tensor& q) {
   if (!workspace.data || workspace.bytes == 0) return {};
-  const auto bytes = static_cast<int64_t>(
-      std::min<size_t>(workspace.bytes, std::numeric_limits<int64_t>::max()));
+  const auto bytes =
+      static_cast<int64_t>(std::min<size_t>(workspace.bytes, std::numeric_limits<int64_t>::max()));
   Tensor t = Tensor::contiguous(workspace.data, DType::kBool, {bytes});
   t.device = q.device;
   t.device_index = q.device_index;
@@ -563,27 +564,26 @@ Status check_backward(const AttentionInputs& in, const AttentionOptions& options
   }
   FFPA_RETURN_IF_ERROR(check_gradients(in, g, true, p));
   const Tensor scratch = as_tensor(workspace, in.q);
-  return check_overlaps(
-      {{"dq", &g.dq},
-       {"dk", &g.dk},
-       {"dv", &g.dv},
-       {"dsink", &g.dsink},
-       {"dmask", &g.dmask},
-       {"workspace", &scratch}},
-      {{"q", &in.q},
-       {"k", &in.k},
-       {"v", &in.v},
-       {"out", &saved.out},
-       {"lse", &saved.lse},
-       {"dout", &saved.dout},
-       {"dlse", &saved.dlse},
-       {"cu_seqlens_q", &in.cu_seqlens_q},
-       {"cu_seqlens_k", &in.cu_seqlens_k},
-       {"seqused_q", &in.seqused_q},
-       {"seqused_k", &in.seqused_k},
-       {"mask", &in.mask},
-       {"alibi_slopes", &in.alibi_slopes},
-       {"sink", &in.sink}});
+  return check_overlaps({{"dq", &g.dq},
+                         {"dk", &g.dk},
+                         {"dv", &g.dv},
+                         {"dsink", &g.dsink},
+                         {"dmask", &g.dmask},
+                         {"workspace", &scratch}},
+                        {{"q", &in.q},
+                         {"k", &in.k},
+                         {"v", &in.v},
+                         {"out", &saved.out},
+                         {"lse", &saved.lse},
+                         {"dout", &saved.dout},
+                         {"dlse", &saved.dlse},
+                         {"cu_seqlens_q", &in.cu_seqlens_q},
+                         {"cu_seqlens_k", &in.cu_seqlens_k},
+                         {"seqused_q", &in.seqused_q},
+                         {"seqused_k", &in.seqused_k},
+                         {"mask", &in.mask},
+                         {"alibi_slopes", &in.alibi_slopes},
+                         {"sink", &in.sink}});
 }
 
 }  // namespace ffpa
