@@ -11,7 +11,7 @@
 namespace ffpa::sm90 {
 namespace {
 
-constexpr int kMaxRoles = 8, kMaxBarriers = 56, kMaxBuffers = 32, kMaxPending = 8;
+constexpr int kMaxRoles = 8, kMaxBarriers = 56, kMaxBuffers = 32, kMaxPending = 12;
 
 struct State {
   struct Phase {

@@ -24,7 +24,8 @@ FFPA_ROLE void produce_dq(M& m) {
 }
 
 // Consumer w: 64 query rows. It skips the product where its block does not see the keys, but never
-// a wait or an arrival.
+// a wait or an arrival. The last slot goes back after the store, whosever it was: a branch before
+// it makes ptxas serialise the products.
 template <class M>
 FFPA_ROLE void consume_dq(M& m, const int w) {
   using S = typename M::Config::SharedMemory;
@@ -46,10 +47,11 @@ FFPA_ROLE void consume_dq(M& m, const int w) {
       m.template wait_groups<0>();
       m.arrive_one(S::slot_free((i - 1) % kStages));
     }
-    m.arrive_one(S::slot_free(s));
+    if (i + 1 < count) m.arrive_one(S::slot_free(s));
   }
   m.template wait_groups<0>();
   m.store(sums, w);
+  if (count > 0) m.arrive_one(S::slot_free((count - 1) % kStages));
 }
 
 }  // namespace ffpa::sm90
