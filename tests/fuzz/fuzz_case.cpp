@@ -57,7 +57,8 @@ void draw_flags(Draw& draw, Case* c) {
   if (draw.once_in(5)) c->options.window_left = draw.below(100);
   if (draw.once_in(8)) c->options.window_right = draw.below(100);
   if (draw.once_in(6)) c->options.softcap = 3;
-  if (draw.once_in(6)) c->sink = c->dlse = true;
+  // Its gradient has a number per head: with few of them, how close the peer comes is luck.
+  if (draw.once_in(6) && c->heads_q >= 8) c->sink = c->dlse = true;
   if (draw.once_in(4)) c->dlse = true;
   const auto used = [&](const std::vector<int32_t>& lengths) {
     std::vector<int32_t> n;
