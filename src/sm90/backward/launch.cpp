@@ -270,7 +270,7 @@ Status make_dkdv_params(const Call& c, const Device& device, DkdvParams* x) {
   x->delta = c.scratch.delta_padded;
   x->statistics_stride = c.scratch.statistics_tiles * 64;
   x->store_ds = p.dq.defined();
-  x->alone = p.dlse.defined() ? std::numeric_limits<float>::infinity() : 1 - 0x1p-12f;
+  x->alone = p.dlse.defined() ? std::numeric_limits<float>::infinity() : 1 - 0x1p-15f;
   x->gradient[0] = gradient_rows(p.dv);
   x->gradient[1] = gradient_rows(p.dk);
   x->partial = c.partial;
