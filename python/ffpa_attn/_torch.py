@@ -21,6 +21,8 @@ logger = logging.getLogger("ffpa_attn")
 def _tensor(name: str, t: Any) -> Tensor:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}: expected a torch tensor, as q, got {type(t).__name__}")
+    if not torch.compiler.is_compiling() and t.is_neg():
+        return t.resolve_neg()
     return t
 
 
@@ -34,12 +36,20 @@ def _rows(name: str, t: Tensor) -> Tensor:
     return t.contiguous()
 
 
+def _check_int32(name: str, t: Tensor) -> None:
+    for value in () if t.numel() == 0 else (int(t.min()), int(t.max())):
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"{name}: expected values that int32 holds, got {value}")
+
+
 def _int_vector(name: str, t: Any, q: Tensor) -> Tensor:
     """int32, contiguous, on q's device: converted where it is int64, strided or on the CPU."""
     t = _tensor(name, t)
     if t.dtype is not torch.int32:
         if t.dtype is not torch.int64:
             raise TypeError(f"{name}: expected dtype int32 or int64, got {str(t.dtype)[6:]}")
+        if t.is_cpu and not torch.compiler.is_compiling():
+            _check_int32(name, t)
         t = t.to(torch.int32)
     if t.device != q.device and t.device.type == "cpu":
         t = t.to(q.device)

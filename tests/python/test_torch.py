@@ -329,3 +329,19 @@ def test_attention_in_a_forked_process_returns():
         assert child.exitcode == 0
     finally:
         child.kill()
+
+
+def test_lazy_negation_is_seen():
+    """torch may hand over a tensor whose memory holds the negated numbers."""
+    z = torch.randn(1, 2, 9, 16, dtype=torch.cfloat)
+    q, k, v = (torch.randn(1, 2, 9, 16) for _ in range(3))
+    mask = torch.randn(9, 9, dtype=torch.cfloat).conj().imag
+    negated = z.conj().imag
+    assert negated.is_neg() and mask.is_neg()
+    want = ffpa_attn_func(negated.clone(), k, v, attn_mask=mask.clone())
+    assert torch.equal(ffpa_attn_func(negated, k, v, attn_mask=mask), want)
+    q.requires_grad_()
+    out = ffpa_attn_func(q, k, v)
+    (want,) = torch.autograd.grad(out, q, negated.clone(), retain_graph=True)
+    (got,) = torch.autograd.grad(out, q, negated)
+    assert torch.equal(got, want)

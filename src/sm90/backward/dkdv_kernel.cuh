@@ -21,8 +21,10 @@ __device__ void fill_tile(const DkdvParams& p, int cta, SequenceTile item, int k
       padded_tile(first_key_row(p.sequences, item.sequence, s), item.sequence) + item.tile;
   tile->blocks = blocks.count();
   tile->first_block = blocks.begin;
+  // Keys behind the last one in use are hidden by the mask.
+  const bool whole = key_row + 64 <= s.len_k;
   tile->full_begin = blocks.full_begin - blocks.begin;
-  tile->full_end = blocks.full_end - blocks.begin;
+  tile->full_end = whole ? blocks.full_end - blocks.begin : tile->full_begin;
   tile->key_row = key_row;
   tile->rows_k = s.rows_k;
   tile->len_q = s.len_q;

@@ -196,8 +196,8 @@ struct DkdvMachine {
       const float2 lse = statistics[i / 4];
       float lo = ptx::exp2_approx(fmaf(s.x[i], scale, -lse.x));
       float hi = ptx::exp2_approx(fmaf(s.x[i + 1], scale, -lse.y));
-      s.x[i] = cap ? lo * (1 - s.x[i] * s.x[i]) : lo;
-      s.x[i + 1] = cap ? hi * (1 - s.x[i + 1] * s.x[i + 1]) : hi;
+      s.x[i] = lo > params.alone ? 0 : cap ? lo * (1 - s.x[i] * s.x[i]) : lo;
+      s.x[i + 1] = hi > params.alone ? 0 : cap ? hi * (1 - s.x[i + 1] * s.x[i + 1]) : hi;
       weights.x[i / 2] = ptx::pack<Config::kDType>(lo, hi);
     }
     if (!full) mask(s, weights);

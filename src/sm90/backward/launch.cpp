@@ -5,6 +5,7 @@
 #include "sm80/launch.h"
 
 #include <algorithm>
+#include <limits>
 
 #include "sm80/prepare/prepare.h"
 #include "sm90/backward/blocks.h"
@@ -21,7 +22,8 @@ namespace {
 
 constexpr float kLog2e = 1.44269504088896f;
 constexpr int64_t kTileBytes = 64 * 64 * 2;
-constexpr int64_t kMostWorkspace = int64_t{1} << 30;
+// Of the default limit.
+constexpr int64_t kLeastWorkspace = int64_t{16} << 20, kMostWorkspace = int64_t{1} << 30;
 
 struct Instance {
   int head_dim;
@@ -61,6 +63,7 @@ const Instance& instance_of(const Problem& p) {
 }
 
 int64_t ceil64(int64_t rows) { return (rows + 63) / 64; }
+// Most key tiles of 64 rows, without those of rows that belong to no sequence.
 int64_t key_tiles_of(const Problem& p) {
   return p.packed ? p.total_k / 64 + p.batch : p.batch * ceil64(p.seqlen_k);
 }
@@ -70,7 +73,8 @@ int64_t table_rows(const Problem& p) { return ceil64(p.total_k) + p.batch + 2; }
 
 // Most pairs of a key tile and a query block of a head, over all sequences.
 int64_t most_tiles(const Problem& p) {
-  const int64_t key_tiles = key_tiles_of(p), blocks = ceil64(p.seqlen_q);
+  // max_seqlen may be larger than any sequence can be.
+  const int64_t key_tiles = key_tiles_of(p), blocks = ceil64(std::min(p.seqlen_q, p.total_q));
   const bool used = p.seqused_q || p.seqused_k;
   if (!p.packed && !used) {
     const Visibility v{int32_t(p.seqlen_q), int32_t(p.seqlen_k), p.window_left, p.window_right};
@@ -165,7 +169,7 @@ int64_t available_bytes(const Problem& p) {
   }
   const int64_t gradients =
       (p.total_q * p.heads_q + 2 * p.total_k * p.heads_kv) * p.head_dim_qk * 2;
-  return std::min(std::max(gradients, int64_t{1} << 20), kMostWorkspace);
+  return std::clamp(gradients, kLeastWorkspace, kMostWorkspace);
 }
 
 Plan make_plan(const Problem& p) { return make_plan(p, instance_of(p), available_bytes(p)); }
@@ -266,6 +270,7 @@ Status make_dkdv_params(const Call& c, const Device& device, DkdvParams* x) {
   x->delta = c.scratch.delta_padded;
   x->statistics_stride = c.scratch.statistics_tiles * 64;
   x->store_ds = p.dq.defined();
+  x->alone = p.dlse.defined() ? std::numeric_limits<float>::infinity() : 1 - 0x1p-12f;
   x->gradient[0] = gradient_rows(p.dv);
   x->gradient[1] = gradient_rows(p.dk);
   x->partial = c.partial;
@@ -343,7 +348,7 @@ Status run_chunk(const Call& c, const Chunk& chunk, DkdvParams* dkdv, DqParams* 
                  cudaStream_t stream) {
   dkdv->chunk = dq->chunk = chunk;
   FFPA_RETURN_IF_ERROR(prepare_lists(c, chunk, stream));
-  const int64_t pairs = key_tiles_of(c.p) * chunk.kv_heads;
+  const int64_t pairs = (key_tiles_of(c.p) + (c.p.packed ? 1 : 0)) * chunk.kv_heads;
   const int64_t tiles = c.scratch.dq_tiles * chunk.kv_heads * c.p.group();
   if (pairs >= int64_t{1} << 30 || tiles >= int64_t{1} << 30) {
     return Status::unsupported("q", "fewer than 2^30 tiles over all heads",

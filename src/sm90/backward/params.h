@@ -50,6 +50,9 @@ struct DkdvParams : BackwardParams {
   const float *lse2, *delta;  // [heads_q][statistics_stride]: see statistics_row
   int64_t statistics_stride;
   bool store_ds;
+  // A greater P is that of a key alone, whose dS is 0 but for rounding; infinity where there is
+  // dlse.
+  float alone;
   GradientRows gradient[2];  // by CTA: dV, dK
   // Sums between the chunks of the same heads, as registers hold them; null: there is one chunk.
   float* partial;
