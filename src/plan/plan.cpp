@@ -24,6 +24,7 @@ constexpr std::array kFeatureNames = {
     FeatureName{kPacked, "packed input"},
     FeatureName{kLseGradient, "dlse"},
     FeatureName{kDvDiffers, "head_dim of v other than that of q"},
+    FeatureName{kDvLarger, "head_dim of v above that of q"},
     FeatureName{kNonPositiveScale, "softmax_scale <= 0"},
     FeatureName{kUnalignedRows, "rows of q, k or v off multiples of 16 bytes"},
 };
@@ -87,6 +88,7 @@ uint32_t features_of(const Problem& p, Pass pass) {
   add(p.seqused_q || p.seqused_k, kSeqused);
   add(p.packed, kPacked);
   add(p.head_dim_v != p.head_dim_qk, kDvDiffers);
+  add(p.head_dim_v > p.head_dim_qk, kDvLarger);
   add(p.softmax_scale <= 0, kNonPositiveScale);
   const int bytes = dtype_bytes(p.dtype);
   add(!aligned_rows(p.q, bytes) || !aligned_rows(p.k, bytes) || !aligned_rows(p.v, bytes),

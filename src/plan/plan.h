@@ -32,7 +32,8 @@ enum Feature : uint32_t {
   kDvDiffers = 1 << 11,  // head_dim_v != head_dim_qk
   kNonPositiveScale = 1 << 12,
   kUnalignedRows = 1 << 13,  // q, k or v has rows that do not start at multiples of 16 bytes
-  kAllFeatures = (1 << 14) - 1,
+  kDvLarger = 1 << 14,       // head_dim_v > head_dim_qk
+  kAllFeatures = (1 << 15) - 1,
 };
 
 struct KernelRow {

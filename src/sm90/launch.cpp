@@ -17,7 +17,7 @@ constexpr int64_t kSectionBytes = 32 << 20;  // K and V of a section stay in the
 constexpr size_t kWorkspaceAlignment = 256;
 
 struct Instance {
-  int head_dim;
+  int head_dim, head_dim_v;
   DType dtype;
   int block_m, block_n;
   int columns[2];  // of V for each warpgroup
@@ -27,12 +27,12 @@ struct Instance {
   int barriers;
 };
 
-template <int kHeadDim, DType kDType>
+template <class Config, int kHeadDimV = Config::kHeadDim>
 constexpr Instance make_instance() {
-  using Config = ForwardConfig<kHeadDim, kDType>;
   using S = typename Config::SharedMemory;
-  return {.head_dim = kHeadDim,
-          .dtype = kDType,
+  return {.head_dim = Config::kHeadDim,
+          .head_dim_v = kHeadDimV,
+          .dtype = Config::kDType,
           .block_m = Config::kBlockM,
           .block_n = Config::kBlockN,
           .columns = {Config::kColumns0, Config::kColumns1},
@@ -42,16 +42,29 @@ constexpr Instance make_instance() {
           .barriers = S::kNumBarriers};
 }
 
+template <int kHeadDim, int kHeadDimV, DType kDType>
+constexpr Instance make_rows_instance() {
+  return make_instance<RowsConfig<kHeadDim, kHeadDimV, kDType>, kHeadDimV>();
+}
+
+constexpr DType kBf16 = DType::kBFloat16, kFp16 = DType::kFloat16;
+
+// Smallest first: a call gets the first one that holds its head dims.
 constexpr Instance kInstances[] = {
-    make_instance<320, DType::kBFloat16>(), make_instance<320, DType::kFloat16>(),
-    make_instance<384, DType::kBFloat16>(), make_instance<384, DType::kFloat16>(),
-    make_instance<448, DType::kBFloat16>(), make_instance<448, DType::kFloat16>(),
-    make_instance<512, DType::kBFloat16>(), make_instance<512, DType::kFloat16>(),
+    make_rows_instance<64, 64, kBf16>(),        make_rows_instance<64, 64, kFp16>(),
+    make_rows_instance<128, 128, kBf16>(),      make_rows_instance<128, 128, kFp16>(),
+    make_rows_instance<192, 128, kBf16>(),      make_rows_instance<192, 128, kFp16>(),
+    make_rows_instance<192, 192, kBf16>(),      make_rows_instance<192, 192, kFp16>(),
+    make_rows_instance<256, 256, kBf16>(),      make_rows_instance<256, 256, kFp16>(),
+    make_instance<ForwardConfig<320, kBf16>>(), make_instance<ForwardConfig<320, kFp16>>(),
+    make_instance<ForwardConfig<384, kBf16>>(), make_instance<ForwardConfig<384, kFp16>>(),
+    make_instance<ForwardConfig<448, kBf16>>(), make_instance<ForwardConfig<448, kFp16>>(),
+    make_instance<ForwardConfig<512, kBf16>>(), make_instance<ForwardConfig<512, kFp16>>(),
 };
 
 const Instance& instance_of(const Problem& p) {
   for (const Instance& i : kInstances) {
-    if (i.dtype == p.dtype && std::max(p.head_dim_qk, p.head_dim_v) <= i.head_dim) return i;
+    if (i.dtype == p.dtype && p.head_dim_qk <= i.head_dim && p.head_dim_v <= i.head_dim_v) return i;
   }
   return kInstances[std::size(kInstances) - 1];  // the plan asks for no other head dims
 }

@@ -20,8 +20,10 @@ constexpr DType kBf16 = DType::kBFloat16, kFp16 = DType::kFloat16;
 
 Result run_forward(TestCall& call) {
   DeviceCall device(call, nullptr);
-  // Rows off multiples of 16 bytes are for another backend.
-  if (call.test_case.layout != Layout::kOffset) device.options.backend = Backend::kSm90;
+  // Rows off multiples of 16 bytes and a scale <= 0 are for another backend.
+  const Case& c = call.test_case;
+  const bool other = c.layout == Layout::kOffset || c.options.softmax_scale.value_or(1) <= 0;
+  if (!other) device.options.backend = Backend::kSm90;
   if (const Status s = device.forward(); !s.ok()) throw std::runtime_error(s.message());
   return device.results();
 }
@@ -145,13 +147,15 @@ const Option kOptions[] = {
     {"seqused_q", [](Case* c) { c->used_q = c->lengths_q, c->used_q[1] -= 3, c->used_q[0] /= 2; }},
     {"seqused_k", [](Case* c) { c->used_k = c->k_lengths(), c->used_k[1] -= 3, c->used_k[0] = 0; }},
     {"scale_1", [](Case* c) { c->options.softmax_scale = 1.0, c->options.causal = true; }},
+    {"scale_0", [](Case* c) { c->options.softmax_scale = 0.0; }},
+    {"scale_negative", [](Case* c) { c->options.softmax_scale = -0.1; }},
     {"v_is_k", [](Case* c) { c->v_is_k = true; }},
     {"no_lse", [](Case* c) { c->no_lse = true; }},
 };
 
 void add_options(List* l) {
   uint64_t seed = 100;
-  for (int d : {320, 384, 448, 512}) {
+  for (int d : {64, 128, 192, 256, 320, 384, 448, 512}) {
     for (bool packed : {false, true}) {
       for (const Option& option : kOptions) {
         Case c;
@@ -182,9 +186,45 @@ void add_options(List* l) {
 }
 
 void add_head_dims(List* l) {
+  for (int d = 8; d <= 256; d += d % 64 == 0 ? 8 : 16) {
+    Case c = packed_case(d % 3 ? kBf16 : kFp16, {150, 3, 65, 290}, {}, 2, 1, d, d % 5 == 0);
+    l->add("head_dim", c);
+  }
+  for (const auto& [d, dv] : {std::pair{192, 128}, {192, 64}, {256, 128}, {128, 72}, {64, 8}}) {
+    Case c = packed_case(kBf16, {150, 3, 300}, {333, 70, 300}, 4, 2, d, dv % 3 == 0);
+    c.head_dim_v = dv;
+    l->add("head_dim_v", c);
+    c = dense_case(kFp16, 2, 200, 400, 4, 1, d, true);
+    c.head_dim_v = dv;
+    l->add("head_dim_v", c);
+  }
   for (int d = 264; d <= 504; d += d % 64 == 0 ? 8 : 24) {
     Case c = packed_case(d % 16 ? kBf16 : kFp16, {150, 3, 65}, {}, 2, 1, d, d % 3 == 0);
     l->add("head_dim", c);
+  }
+}
+
+// Head dims up to 256 have tiles and blocks of their own: lengths around those, several tiles a
+// CTA.
+void add_rows(List* l) {
+  for (int d : {64, 128, 192, 256}) {
+    l->add_four("rows", {128, 127, 1, 129, 400}, {80, 81, 176, 177, 531}, 6, 2, d);
+    l->add_four("rows_no_keys", {128, 256}, {0, 256}, 2, 2, d);
+    for (bool causal : {false, true}) {
+      l->add("rows_many_tiles", dense_case(kBf16, 2, 520, 520, 24, 2, d, causal));
+      for (int heads : {1, 3, 5, 7, 16}) {
+        l->add("rows_group", dense_case(kFp16, 1, 300, 300, heads, 1, d, causal));
+      }
+    }
+    for (int n : {1, 2, 15, 16, 17, 63, 65, 111, 112, 113, 175, 176, 177}) {
+      l->add("rows_length", dense_case(n % 2 ? kBf16 : kFp16, 1, n, n, 1, 1, d, true));
+    }
+  }
+}
+
+void add_tiny_sequences(List* l) {
+  for (int d : {64, 128, 256, 512}) {
+    l->add("tiny_sequences", packed_case(kBf16, Lengths(1500, 16), {}, 2, 1, d, true));
   }
 }
 
@@ -196,6 +236,8 @@ std::vector<GpuCase> forward_cases() {
   add_acceptance_dense(&l);
   add_options(&l);
   add_head_dims(&l);
+  add_rows(&l);
+  add_tiny_sequences(&l);
   return l.cases;
 }
 
