@@ -113,6 +113,17 @@ WorkOrder make_order(const Problem& p, const Instance& i) {
   return o;
 }
 
+// CTAs of a launch. Sections of causal tiles are worked on by as many as get the same number of
+// tiles each: then all CTAs end a section together, and read the keys of the next one in step.
+int grid_size(const WorkOrder& o, int64_t items, int sm_count) {
+  if (items <= sm_count || !o.descending || o.section_streams >= o.streams) {
+    return int(std::min<int64_t>(items, sm_count));
+  }
+  const int64_t section = int64_t(o.tiles) * o.section_streams * o.group;
+  const int64_t even = ceil_div(section, ceil_div(section, int64_t(sm_count)));
+  return int(even * 32 >= sm_count * int64_t{31} ? even : sm_count);
+}
+
 Status make_maps(const Problem& p, const Instance& i, ForwardParams* x) {
   const int64_t batch = p.packed ? 1 : p.batch;
   const int64_t length_q = p.packed ? p.total_q : p.seqlen_q;
@@ -224,7 +235,7 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
     FFPA_RETURN_IF_ERROR(to_status(cudaMemsetAsync(x.next_item, 0, sizeof(uint32_t), stream)));
   }
   if (p.packed) FFPA_RETURN_IF_ERROR(prepare(p, i, workspace, stream, &x));
-  return to_status(i.launch(x, int(std::min<int64_t>(items, device->sm_count)), stream));
+  return to_status(i.launch(x, grid_size(x.order, items, device->sm_count), stream));
 }
 
 std::string describe_forward(const Problem& p) {

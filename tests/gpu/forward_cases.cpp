@@ -62,6 +62,44 @@ std::string check_forward_case(const Case& c) {
   return text;
 }
 
+void copy_on_device(const Tensor& to, const Tensor& from) {
+  const size_t bytes = size_t(from.numel() * dtype_bytes(from.dtype));
+  check_cuda(cudaMemcpy(to.data, from.data, bytes, cudaMemcpyDeviceToDevice));
+}
+
+// A captured call, replayed on other tensors and other cu_seqlens in the same buffers.
+std::string check_graph_replay(int head_dim) {
+  TestCall captured(packed_case(kBf16, {150, 3, 65}, {}, 2, 1, head_dim, true));
+  TestCall replayed(packed_case(kBf16, {0, 68, 150}, {}, 2, 1, head_dim, true));
+  cudaStream_t stream;
+  check_cuda(cudaStreamCreate(&stream));
+  DeviceCall device(captured, stream), other(replayed, stream);
+  device.options.backend = Backend::kSm90;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  check_cuda(cudaStreamSynchronize(stream));
+  check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  if (const Status s = device.forward(); !s.ok()) return "\n    " + s.message();
+  check_cuda(cudaStreamEndCapture(stream, &graph));
+  check_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  copy_on_device(device.inputs.q, other.inputs.q);
+  copy_on_device(device.inputs.k, other.inputs.k);
+  copy_on_device(device.inputs.v, other.inputs.v);
+  copy_on_device(device.inputs.cu_seqlens_q, other.inputs.cu_seqlens_q);
+  copy_on_device(device.inputs.cu_seqlens_k, other.inputs.cu_seqlens_k);
+  std::string text;
+  for (int launch = 0; launch < 2; ++launch) {
+    check_cuda(cudaGraphLaunch(exec, stream));
+    const Result got = device.results();
+    const Expected expected = expected_of(replayed.reference_call(), kBf16);
+    const auto near = close_to("out", got.out, expected.exact.out, expected.math.out, kBf16);
+    const auto lse_near = lse_close_to(got.lse, expected.exact.lse);
+    if (!near) text += std::string("\n    ") + near.message();
+    if (!lse_near) text += std::string("\n    ") + lse_near.message();
+  }
+  return text;
+}
+
 class List {
  public:
   void add(const std::string& name, const Case& c) {
@@ -222,7 +260,10 @@ void add_rows(List* l) {
   }
 }
 
-void add_tiny_sequences(List* l) {
+void add_many_tiles(List* l) {
+  for (int d : {320, 448, 512}) {  // more tiles than CTAs: some walk their keys backwards
+    l->add("many_tiles", dense_case(kBf16, 1, 600, 600, 24, 2, d, true));
+  }
   for (int d : {64, 128, 256, 512}) {
     l->add("tiny_sequences", packed_case(kBf16, Lengths(1500, 16), {}, 2, 1, d, true));
   }
@@ -237,7 +278,11 @@ std::vector<GpuCase> forward_cases() {
   add_options(&l);
   add_head_dims(&l);
   add_rows(&l);
-  add_tiny_sequences(&l);
+  add_many_tiles(&l);
+  for (int d : {128, 256, 512}) {
+    l.cases.push_back(
+        {"graph_replay: head_dim " + std::to_string(d), [d] { return check_graph_replay(d); }});
+  }
   return l.cases;
 }
 

@@ -149,9 +149,7 @@ class ForwardMachine {
   Content q() const { return content('Q', 0, 0, 0); }
   Content k(int block, int c) const { return content('K', block, c, 0); }
   // Both warpgroups of a kernel that splits rows read the same V.
-  Content v(int block, int c) const { return content('V', block, c, v_part()); }
-  static constexpr bool kShareV = Config::kSplitRows;
-  int v_part() const { return kShareV ? 0 : w_; }
+  Content v(int block, int c) const { return content('V', block, c, Config::kSplitRows ? 0 : w_); }
   Content p(int block) const { return content('P', block, 0, 0); }
   Content row_max(int block) const { return content('m', block, 0, 0); }
   Content row_sum(int w) const { return content('l', 0, 0, w); }

@@ -40,7 +40,7 @@ struct ForwardMachine {
   };
   using Rows = RowState;
   struct Copies {
-    int k_x, k_origin, v_origin, last_key;
+    int k_x, k_origin, v_origin, last_x, key_step;
   };
 
   const ForwardParams& params;
@@ -66,7 +66,8 @@ struct ForwardMachine {
   }
   FFPA_ROLE Copies read_copies(Buffer tile) {
     return {field(tile, offsetof(WorkTile, k_x)), field(tile, offsetof(WorkTile, k_origin)),
-            field(tile, offsetof(WorkTile, v_origin)), field(tile, offsetof(WorkTile, last_key))};
+            field(tile, offsetof(WorkTile, v_origin)), field(tile, offsetof(WorkTile, last_x)),
+            field(tile, offsetof(WorkTile, key_step))};
   }
   FFPA_ROLE int field(Buffer tile, uint32_t at) const {
     return ptx::load_shared_int(smem + tile.offset + at);
@@ -109,7 +110,7 @@ struct ForwardMachine {
     }
   }
   FFPA_ROLE void load_k(Buffer to, Barrier ready, const Copies& t, int block, int c) {
-    load(params.k, to.offset, ready, 64 * c, t.k_x + block * Config::kBlockN, t.k_origin);
+    load(params.k, to.offset, ready, 64 * c, t.k_x + block * t.key_step, t.k_origin);
   }
   // All columns of a block.
   FFPA_ROLE void load_k_block(Buffer to, Barrier ready, const Copies& t, int block) {
@@ -120,7 +121,7 @@ struct ForwardMachine {
   }
   FFPA_ROLE void load_v(Buffer to, Barrier ready, const Copies& t, int block, int c, int w) {
     // Not past the last key: a box that lies outside the map as a whole faults.
-    const int x = t.k_x + min(block * Config::kBlockN + c * Config::kVRows, t.last_key);
+    const int x = min(t.k_x + block * t.key_step + c * Config::kVRows, t.last_x);
     if (params.v_grouped) {
       if (ptx::elect_one()) {
         ptx::tma_load_4d(smem + to.offset, params.v[w], smem + ready.offset, 0, x,
@@ -225,7 +226,8 @@ struct ForwardMachine {
                        field(tile, offsetof(WorkTile, len_k)), params.window_left,
                        params.window_right};
     mask_scores(rS.x, v, field(tile, offsetof(WorkTile, q_row)) + Config::first_row(role),
-                field(tile, offsetof(WorkTile, first_key)) + block * Config::kBlockN,
+                field(tile, offsetof(WorkTile, first_key)) +
+                    block * field(tile, offsetof(WorkTile, key_step)),
                 Lane::of(ptx::thread_index()));
   }
   template <class HalfWay>
