@@ -25,7 +25,7 @@ constexpr std::array kFeatureNames = {
     FeatureName{kSeqused, "seqused"},
     FeatureName{kPacked, "packed input"},
     FeatureName{kLseGradient, "dlse"},
-    FeatureName{kDvDiffers, "head_dim of v other than that of q"},
+    FeatureName{kDvSmaller, "head_dim of v below that of q"},
     FeatureName{kDvLarger, "head_dim of v above that of q"},
     FeatureName{kNonPositiveScale, "softmax_scale <= 0"},
     FeatureName{kUncountableRows, "strides that a tensor map cannot count in"},
@@ -99,7 +99,7 @@ uint32_t features_of(const Problem& p, Pass pass) {
   add(p.dropout.p != 0, kDropout);
   add(p.seqused_q || p.seqused_k, kSeqused);
   add(p.packed, kPacked);
-  add(p.head_dim_v != p.head_dim_qk, kDvDiffers);
+  add(p.head_dim_v < p.head_dim_qk, kDvSmaller);
   add(p.head_dim_v > p.head_dim_qk, kDvLarger);
   add(p.softmax_scale <= 0, kNonPositiveScale);
   const int bytes = dtype_bytes(p.dtype);
