@@ -5,8 +5,8 @@
 
   forward_chart.py OURS.jsonl [--peers PEERS.jsonl] [--png CHART.png]
 
-OURS: lines of ffpa_gpu_forward. PEERS: lines with "dir": "fwd" and a case "PEER:CASE". Each is given
-as TFLOP/s and as a share of the cuBLAS product beside it, since the clock falls with the heat.
+OURS: lines of ffpa_gpu_forward. PEERS: lines with "dir": "fwd" and a case "PEER:CASE".
+Each is given as TFLOP/s and as a share of the cuBLAS product beside it, since the clock falls with the heat.
 """
 
 import argparse
@@ -61,7 +61,7 @@ def draw(ours, peers, path):
     from matplotlib import pyplot
 
     cases = list(ours)
-    names = ["ffpa (this build)"] + sorted({n for c in cases for n in peers.get(c, {})})
+    names = ["ffpa (this build)", *sorted({n for c in cases for n in peers.get(c, {})})]
     figure, axes = pyplot.subplots(figsize=(10, 1 + 0.16 * len(cases) * (len(names) + 1)))
     height = 0.85 / len(names)
     for i, name in enumerate(names):

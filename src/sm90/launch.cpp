@@ -114,9 +114,10 @@ WorkOrder make_order(const Problem& p, const Instance& i) {
 }
 
 // CTAs of a launch. Sections of causal tiles are worked on by as many as get the same number of
-// tiles each: then all CTAs end a section together, and read the keys of the next one in step.
-int grid_size(const WorkOrder& o, int64_t items, int sm_count) {
-  if (items <= sm_count || !o.descending || o.section_streams >= o.streams) {
+// tiles each: then all CTAs end a section together, and read the keys of the next one in step. That
+// counts where a CTA has 64 rows only, and so reads the most for its work.
+int grid_size(const WorkOrder& o, const Instance& i, int64_t items, int sm_count) {
+  if (items <= sm_count || i.block_m > 64 || !o.descending || o.section_streams >= o.streams) {
     return int(std::min<int64_t>(items, sm_count));
   }
   const int64_t section = int64_t(o.tiles) * o.section_streams * o.group;
@@ -235,7 +236,7 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
     FFPA_RETURN_IF_ERROR(to_status(cudaMemsetAsync(x.next_item, 0, sizeof(uint32_t), stream)));
   }
   if (p.packed) FFPA_RETURN_IF_ERROR(prepare(p, i, workspace, stream, &x));
-  return to_status(i.launch(x, grid_size(x.order, items, device->sm_count), stream));
+  return to_status(i.launch(x, grid_size(x.order, i, items, device->sm_count), stream));
 }
 
 std::string describe_forward(const Problem& p) {
