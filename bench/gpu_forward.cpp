@@ -1,12 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// Times the forward on a GPU by CUDA events, with a cuBLAS product of 8192^3 before every call.
-//   ffpa_gpu_forward [CASE...]    a case:
-//   dense|packed:HEAD_DIM:HEADS_Q:HEADS_KV:causal|full:[BATCHx]N
-//   FFPA_BENCH_BACKEND=sm80|sm90, FFPA_BENCH_STEADY=1: also back to back for a second
-// Power and clock are read while the device works. TFLOP/s count 4 D for every visible pair,
-// exactly. Medians. One JSON line a case.
+// Times the forward or the backward on a GPU by CUDA events, with a cuBLAS product of 8192^3 before
+// every call.
+//   ffpa_gpu_forward [CASE...]
+//     a case: dense|packed:HEAD_DIM:HEADS_Q:HEADS_KV:causal|full:[BATCHx]N
+//   FFPA_BENCH_PASS=backward: the backward instead
+//   FFPA_BENCH_BACKEND=sm80|sm90; FFPA_BENCH_LIMIT=BYTES of the backward's workspace
+//   FFPA_BENCH_STEADY=1: also back to back for a second
+// Power and clock are read while the device works. TFLOP/s count 4 D (backward: 10 D) for every
+// visible pair, exactly. Medians. One JSON line a case.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <library_types.h>
@@ -41,6 +44,11 @@ void check(const ffpa::Status& s) {
   std::exit(1);
 }
 
+bool wants_backward() {
+  const char* pass = std::getenv("FFPA_BENCH_PASS");
+  return pass && std::strcmp(pass, "backward") == 0;
+}
+
 struct Shape {
   std::string name;
   bool packed = false, causal = false;
@@ -48,7 +56,7 @@ struct Shape {
 
   double flops() const {
     const double n = double(length), pairs = causal ? n * (n + 1) / 2 : n * n;
-    return 4.0 * double(head_dim * heads_q * batch) * pairs;
+    return (wants_backward() ? 10.0 : 4.0) * double(head_dim * heads_q * batch) * pairs;
   }
 };
 
@@ -131,9 +139,15 @@ struct Call {
   ffpa::AttentionInputs in;
   ffpa::AttentionOptions options;
   ffpa::ForwardOutputs out;
+  ffpa::BackwardInputs saved;
+  ffpa::BackwardOutputs gradients;
   ffpa::Workspace workspace;
+  bool backward = false;
 
-  void run() const { check(ffpa::forward(in, options, out, workspace)); }
+  void run() const {
+    check(backward ? ffpa::backward(in, options, saved, gradients, workspace)
+                   : ffpa::forward(in, options, out, workspace));
+  }
 };
 
 Call make_call(const Shape& s, Memory* memory) {
@@ -166,6 +180,17 @@ Call make_call(const Shape& s, Memory* memory) {
         std::strcmp(backend, "sm80") == 0 ? ffpa::Backend::kSm80 : ffpa::Backend::kSm90;
   }
   check(ffpa::forward_workspace_bytes(c.in, c.options, &c.workspace.bytes));
+  c.workspace.data = memory->allocate(c.workspace.bytes);
+  if (!wants_backward()) return c;
+  c.run();
+  c.backward = true;
+  c.saved = {c.out.out, c.out.lse, rows(s.heads_q, true), {}};
+  c.gradients.dq = rows(s.heads_q, false);
+  c.gradients.dk = rows(s.heads_kv, false);
+  c.gradients.dv = rows(s.heads_kv, false);
+  const char* limit = std::getenv("FFPA_BENCH_LIMIT");
+  if (limit) c.options.workspace_limit = std::atoll(limit);
+  check(ffpa::backward_workspace_bytes(c.in, c.options, c.gradients, &c.workspace.bytes));
   c.workspace.data = memory->allocate(c.workspace.bytes);
   return c;
 }
@@ -296,10 +321,11 @@ void run(const Shape& s, const Product& product, const Sensor& sensor, Memory* m
   const double ms = median(times), tflops = s.flops() / ms * 1e-9;
   const double cublas = product.available() ? Product::kFlops / median(products) * 1e-9 : 0;
   std::printf(
-      "{\"case\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f, \"cublas\": %.1f, \"steady\": %.1f, "
+      "{\"case\": \"%s\", \"pass\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f, \"cublas\": %.1f, "
+      "\"steady\": %.1f, "
       "\"first_ms\": %.2f, \"watts\": %.0f, \"mhz\": %.0f}\n",
-      s.name.c_str(), ms, tflops, cublas, steady > 0 ? s.flops() / steady * 1e-9 : 0, first,
-      median(watts), median(megahertz));
+      s.name.c_str(), call.backward ? "backward" : "forward", ms, tflops, cublas,
+      steady > 0 ? s.flops() / steady * 1e-9 : 0, first, median(watts), median(megahertz));
   std::fflush(stdout);
 }
 

@@ -18,6 +18,11 @@ Status plan(const Problem& p, Pass pass, const KernelRow** row) {
   return select_kernel(p, pass, sm, row);
 }
 
+Status check_result(const char* name, const void* result) {
+  if (result) return {};
+  return Status::invalid_value(name, "where the result goes", "null");
+}
+
 Status check_workspace(Workspace workspace, size_t needed) {
   if (workspace.bytes < needed || (needed > 0 && !workspace.data)) {
     return Status::invalid_value("workspace", "at least " + std::to_string(needed) + " bytes",
@@ -77,7 +82,7 @@ Status explain_pass(const Problem& p, Pass pass, std::string* text) {
 Status forward(const AttentionInputs& inputs, const AttentionOptions& options,
                const ForwardOutputs& outputs, Workspace workspace, void* stream) {
   Problem p;
-  FFPA_RETURN_IF_ERROR(check_forward(inputs, options, outputs, &p));
+  FFPA_RETURN_IF_ERROR(check_forward(inputs, options, outputs, workspace, &p));
   return launch(p, Pass::kForward, workspace, stream);
 }
 
@@ -85,13 +90,14 @@ Status backward(const AttentionInputs& inputs, const AttentionOptions& options,
                 const BackwardInputs& saved, const BackwardOutputs& gradients, Workspace workspace,
                 void* stream) {
   Problem p;
-  FFPA_RETURN_IF_ERROR(check_backward(inputs, options, saved, gradients, &p));
+  FFPA_RETURN_IF_ERROR(check_backward(inputs, options, saved, gradients, workspace, &p));
   return launch(p, Pass::kBackward, workspace, stream);
 }
 
 Status forward_workspace_bytes(const AttentionInputs& inputs, const AttentionOptions& options,
                                size_t* bytes) {
   Problem p;
+  FFPA_RETURN_IF_ERROR(check_result("bytes", bytes));
   FFPA_RETURN_IF_ERROR(check_inputs(inputs, options, &p));
   const KernelRow* row = nullptr;
   return plan(p, Pass::kForward, &row, bytes);
@@ -100,6 +106,7 @@ Status forward_workspace_bytes(const AttentionInputs& inputs, const AttentionOpt
 Status backward_workspace_bytes(const AttentionInputs& inputs, const AttentionOptions& options,
                                 const BackwardOutputs& gradients, size_t* bytes) {
   Problem p;
+  FFPA_RETURN_IF_ERROR(check_result("bytes", bytes));
   FFPA_RETURN_IF_ERROR(check_backward_plan(inputs, options, gradients, &p));
   const KernelRow* row = nullptr;
   return plan(p, Pass::kBackward, &row, bytes);
@@ -107,6 +114,7 @@ Status backward_workspace_bytes(const AttentionInputs& inputs, const AttentionOp
 
 Status explain(const AttentionInputs& inputs, const AttentionOptions& options, std::string* text) {
   Problem p;
+  FFPA_RETURN_IF_ERROR(check_result("text", text));
   FFPA_RETURN_IF_ERROR(check_inputs(inputs, options, &p));
   text->clear();
   FFPA_RETURN_IF_ERROR(explain_pass(p, Pass::kForward, text));

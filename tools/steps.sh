@@ -78,7 +78,7 @@ run_wheel() {
 
 # Builds the wheel with the CPU backend only and installs it: what tests and benchmarks here use.
 install_cpu_wheel() {
-  make_wheel build/cpu-wheel -C cmake.define.FFPA_CUDA=OFF
+  make_wheel build/cpu-wheel --config-settings=cmake.define.FFPA_CUDA=OFF
   quietly "installing the wheel into .venv" "$VENV/bin/pip" install -q --no-deps --force-reinstall \
     build/cpu-wheel/*.whl
 }
@@ -87,7 +87,7 @@ install_cpu_wheel() {
 run_versions() {
   need_packages "${BUILD_PACKAGES[@]}"
   need_venv test.txt
-  make_wheel build/cpu-wheel -C cmake.define.FFPA_CUDA=OFF
+  make_wheel build/cpu-wheel --config-settings=cmake.define.FFPA_CUDA=OFF
   tests/python/versions.sh build/cpu-wheel/*.whl "$@"
 }
 

@@ -71,15 +71,18 @@ def build(attention: str, dtype: torch.dtype = torch.float32) -> Gemma4ForCausal
     return model
 
 
-def train(attention: str, steps: int = 20, device: str = "cpu") -> list[float]:
-    """The loss of each step."""
+def train(
+    attention: str, steps: int = 20, device: str = "cpu", autocast: torch.dtype | None = None
+) -> list[float]:
+    """The loss of each step. `autocast`: the dtype of mixed precision, None for float32."""
     model = build(attention).to(device).train()
     optimizer = torch.optim.AdamW(model.parameters(), lr=1e-3)
     losses = []
     for batch in batches(steps, device):
         labels = batch["input_ids"].clone()
         labels[batch["position_ids"] == 0] = -100  # nothing predicts the first token of a document
-        loss = model(**batch, labels=labels, use_cache=False).loss
+        with torch.autocast(device, dtype=autocast, enabled=autocast is not None):
+            loss = model(**batch, labels=labels, use_cache=False).loss
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -123,7 +126,11 @@ def main() -> None:
     parser.add_argument("--plot", metavar="FILE.svg")
     arguments = parser.parse_args()
     ffpa_attn.register_transformers()
-    curves = {name: train(name, arguments.steps, arguments.device) for name in ("eager", "ffpa")}
+    # The GPU kernels take no float32.
+    autocast = None if arguments.device == "cpu" else torch.bfloat16
+    curves = {
+        name: train(name, arguments.steps, arguments.device, autocast) for name in ("eager", "ffpa")
+    }
     print("step      eager       ffpa")
     for step, (a, b) in enumerate(zip(*curves.values())):
         print(f"{step:4d} {a:10.5f} {b:10.5f}")

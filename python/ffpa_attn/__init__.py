@@ -11,13 +11,14 @@
     register_sdpa          torch's scaled_dot_product_attention by these kernels
     register_transformers  attn_implementation="ffpa" in Hugging Face transformers
 
-torch is optional: without it the functions take NumPy arrays. With it, the operators
+torch is optional: without it the functions take NumPy and CuPy arrays. With it, the operators
 torch.ops.ffpa_attn.* are defined by this import.
 """
 
 from __future__ import annotations
 
 import importlib
+import importlib.util
 from typing import TYPE_CHECKING, Any
 
 from .backends import Backend, CUDABackend, CuTeDSLBackend, SDPABackend, TritonBackend
@@ -40,11 +41,18 @@ _LAZY = {
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("flash", "jax"):
+        return importlib.import_module(f".{name}", __name__)
     if name not in _LAZY:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(importlib.import_module(f".{_LAZY[name]}", __name__), name)
 
 
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LAZY, "flash", "jax"})
+
+
+# Names that need torch are left out where it is missing, so that `import *` works.
 __all__ = [
     "Backend",
     "CUDABackend",
@@ -55,8 +63,6 @@ __all__ = [
     "explain",
     "ffpa_attn_func",
     "ffpa_attn_varlen_func",
-    "merge_states",
-    "register_sdpa",
-    "register_transformers",
-    "unregister_sdpa",
 ]
+if importlib.util.find_spec("torch") is not None:
+    __all__ += ["merge_states", "register_sdpa", "register_transformers", "unregister_sdpa"]

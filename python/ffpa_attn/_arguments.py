@@ -19,6 +19,19 @@ def _pair(window_size: Any) -> tuple[int, int]:
     raise TypeError(f"window_size: expected a pair (left, right), got {window_size!r}")
 
 
+def _number(name: str, x: Any) -> float:
+    """A float of a number, or of a tensor or array of one."""
+    if type(x) is float or type(x) is int:
+        return float(x)
+    try:
+        if isinstance(x, (str, bytes, bool)):
+            raise TypeError
+        return float(x)
+    except (TypeError, ValueError, RuntimeError):
+        got = repr(x) if isinstance(x, (str, bool, complex)) else type(x).__name__
+        raise TypeError(f"{name}: expected a number, got {got}") from None
+
+
 @dataclass(slots=True)
 class Call:
     """One call. Tensors are still what the caller gave."""
@@ -50,18 +63,21 @@ class Call:
     max_seqlen_k: Any = 0
     block_table: Any = None
 
+    def __post_init__(self) -> None:
+        self.dropout_p = _number("dropout_p", self.dropout_p)
+
     @property
     def options(self) -> tuple[Any, ...]:
         """softmax_scale .. workspace_limit, as the operators take them."""
-        scale = None if self.softmax_scale is None else float(self.softmax_scale)
+        scale = None if self.softmax_scale is None else _number("softmax_scale", self.softmax_scale)
         limit = -1 if self.workspace_limit is None else self.workspace_limit
-        softcap = 0.0 if self.softcap is None else float(self.softcap)
+        softcap = 0.0 if self.softcap is None else _number("softcap", self.softcap)
         return (
             scale,
             bool(self.causal),
             *_pair(self.window_size),
             softcap,
-            float(self.dropout_p),
+            self.dropout_p,
             bool(self.deterministic),
             limit,
         )

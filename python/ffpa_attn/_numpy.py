@@ -57,6 +57,10 @@ def _array(xp: Any, name: str, t: Any) -> Any:
         raise TypeError(f"{name}: expected a {kind} array, as q, got {type(t).__name__}")
     if xp is not np:
         return t
+    if isinstance(t, np.ma.MaskedArray):
+        raise TypeError(f"{name}: expected a NumPy array, got a masked array")
+    if not t.dtype.isnative or t.dtype.hasobject:
+        raise TypeError(f"{name}: expected numbers in this machine's byte order, got {t.dtype}")
     if _is_bfloat16(t):
         return t.astype(np.float32)
     return t if t.flags.writeable else np.asarray(_Memory(t))
@@ -76,6 +80,10 @@ def _int_vector(xp: Any, name: str, t: Any) -> Any:
     t = _array(xp, name, t)
     if t.dtype not in (np.int32, np.int64):
         raise TypeError(f"{name}: expected dtype int32 or int64, got {t.dtype}")
+    if t.dtype == np.int64 and t.size > 0 and xp is np:
+        for value in (int(t.min()), int(t.max())):
+            if not -(2**31) <= value < 2**31:
+                raise ValueError(f"{name}: expected values that int32 holds, got {value}")
     return xp.ascontiguousarray(t, dtype=np.int32)
 
 

@@ -119,7 +119,20 @@ _NO_FUNCTORCH = (
     "ffpa_attn: torch.func.grad, vjp, jvp and their like are not implemented; "
     "use torch.autograd.grad or backward()"
 )
+_NO_BATCH = (
+    "ffpa_attn: a batch of output gradients (vmap, is_grads_batched=True) is not implemented; "
+    "call backward for each"
+)
 _NO_JVP = "ffpa_attn: forward-mode differentiation (jvp) is not implemented; use reverse mode"
+
+
+def _refuse_batched(*gradients: Tensor | None) -> None:
+    functorch = torch._C._functorch
+    for t in gradients:
+        if t is not None and (
+            functorch.is_legacy_batchedtensor(t) or functorch.is_batchedtensor(t)
+        ):
+            raise NotImplementedError(_NO_BATCH)
 
 
 class _Attention(torch.autograd.Function):
@@ -152,6 +165,7 @@ class _Attention(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, dout: Tensor | None, dlse: Tensor | None) -> tuple[Any, ...]:
         needed = ctx.needs_input_grad[1:]
+        _refuse_batched(dout, dlse)
         if (dout is None and dlse is None) or not any(needed):
             return (None,) * 6
         q, k, v, out, lse, cu_q, cu_k, *tensors = ctx.saved_tensors
@@ -180,10 +194,10 @@ def is_plain(t: Tensor) -> bool:
     """Does nothing observe the operators (compilers, dispatch modes, transforms, subclasses)? Then
     they are not called: the dispatcher's way to Python and back costs more than all the rest."""
     return (
-        (type(t) is Tensor or type(t) is torch.nn.Parameter)
+        not torch.compiler.is_compiling()
+        and (type(t) is Tensor or type(t) is torch.nn.Parameter)
         and torch._C._len_torch_dispatch_stack() == 0
         and not torch._C._are_functorch_transforms_active()
-        and not torch.compiler.is_compiling()
     )
 
 
@@ -193,9 +207,9 @@ def attention(
     """What torch.ops.ffpa_attn.forward or, with a `pack`, .varlen_forward returns."""
     packed = pack is not None
     rest = (*pack, *options) if packed else options
-    if torch.compiler.is_compiling() or not is_plain(q):
+    if not is_plain(q):
         return _forward_op(packed)(q, k, v, *rest)
-    mask, _, sink, *_ = options
+    mask, sink = options[0], options[2]
     if _needs_graph(q, k, v, mask, sink):
         return _Attention.apply((None, packed, rest), q, k, v, mask, sink)
     return run_forward(native(q, k, v, pack or DENSE, *options))
@@ -203,11 +217,18 @@ def attention(
 
 def _needs_graph(*tensors: Tensor | None) -> bool:
     """Is a gradient wanted, or a tangent given?"""
-    if torch._C._are_functorch_transforms_active():
-        raise NotImplementedError(_NO_FUNCTORCH)
     if torch.autograd.forward_ad._current_level >= 0:
         return True
-    return torch.is_grad_enabled() and any(t is not None and t.requires_grad for t in tensors)
+    if torch.is_grad_enabled():
+        for t in tensors:
+            if t is not None and t.requires_grad:
+                return True
+    return False
+
+
+def _refuse_functorch() -> None:
+    if torch._C._are_functorch_transforms_active():
+        raise NotImplementedError(_NO_FUNCTORCH)
 
 
 def _below_autograd(keyset: Any, op: Any, *args: Any) -> Any:
@@ -226,6 +247,7 @@ def _differentiable(packed: bool) -> Callable[..., Any]:
         given = len(rest) - 4 if packed else len(rest)
         rest = (*rest, *_DEFAULTS[given:])
         mask, _, sink, *_ = _split(packed, rest)[1]
+        _refuse_functorch()
         if _needs_graph(q, k, v, mask, sink):
             return _Attention.apply((keyset, packed, rest), q, k, v, mask, sink)
         return _below_autograd(keyset, _forward_op(packed), q, k, v, *rest)
@@ -254,6 +276,7 @@ def _differentiable_once(name: str) -> Any:
 
     def autograd_backward(keyset: Any, *args: Any) -> list[Tensor]:
         op = getattr(_ops, name).default
+        _refuse_functorch()
         if _needs_graph(*(a for a in args if isinstance(a, Tensor))):
             return list(_Once.apply(keyset, op, *args))
         return _below_autograd(keyset, op, *args)

@@ -4,8 +4,6 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import torch
 from torch import Tensor
 
@@ -44,9 +42,9 @@ def _check_values(table: Tensor, used: Tensor, pages: int, page_size: int) -> No
         )
 
 
-def gathered(call: Call, table: Tensor, cu_q: Tensor, cu_k: Tensor, used: Tensor | None) -> Call:
-    """`call` without pages: each sequence has all rows of its pages, of which the first `used`
-    (None: as many as cu_k says) take part. `table`: int32 [B, pages of a sequence]."""
+def gather(call: Call, table: Tensor, cu_q: Tensor, cu_k: Tensor, used: Tensor | None) -> None:
+    """Makes `call` one without pages: each sequence has all rows of its pages, of which the first
+    `used` (None: as many as cu_k says) take part. `table`: int32 [B, pages of a sequence]."""
     k, v = call.k, call.v
     count = cu_q.shape[0] - 1
     _check(k, v, table, count)
@@ -58,13 +56,8 @@ def gathered(call: Call, table: Tensor, cu_q: Tensor, cu_k: Tensor, used: Tensor
     # Entries behind the used pages may be anything.
     index = table.clamp(0, max(pages - 1, 0)).long()
     rows = table.shape[1] * page_size
-    k, v = (t[index].reshape(count * rows, *t.shape[2:]) for t in (k, v))
-    return dataclasses.replace(
-        call,
-        k=k,
-        v=v,
-        cu_seqlens_k=torch.arange(count + 1, dtype=torch.int32, device=table.device) * rows,
-        max_seqlen_k=rows,
-        seqused_k=used,
-        block_table=None,
-    )
+    call.k, call.v = (t[index].reshape(count * rows, *t.shape[2:]) for t in (k, v))
+    call.cu_seqlens_k = torch.arange(count + 1, dtype=torch.int32, device=table.device) * rows
+    call.max_seqlen_k = rows
+    call.seqused_k = used
+    call.block_table = None

@@ -13,7 +13,7 @@ from torch import Tensor
 from . import _library, _ops
 from ._arguments import Call
 from ._native import DENSE, native
-from ._paged import gathered
+from ._paged import gather
 
 logger = logging.getLogger("ffpa_attn")
 
@@ -21,6 +21,8 @@ logger = logging.getLogger("ffpa_attn")
 def _tensor(name: str, t: Any) -> Tensor:
     if not isinstance(t, Tensor):
         raise TypeError(f"{name}: expected a torch tensor, as q, got {type(t).__name__}")
+    if not torch.compiler.is_compiling() and t.is_neg():
+        return t.resolve_neg()
     return t
 
 
@@ -34,12 +36,20 @@ def _rows(name: str, t: Tensor) -> Tensor:
     return t.contiguous()
 
 
+def _check_int32(name: str, t: Tensor) -> None:
+    for value in () if t.numel() == 0 else (int(t.min()), int(t.max())):
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"{name}: expected values that int32 holds, got {value}")
+
+
 def _int_vector(name: str, t: Any, q: Tensor) -> Tensor:
     """int32, contiguous, on q's device: converted where it is int64, strided or on the CPU."""
     t = _tensor(name, t)
     if t.dtype is not torch.int32:
         if t.dtype is not torch.int64:
             raise TypeError(f"{name}: expected dtype int32 or int64, got {str(t.dtype)[6:]}")
+        if t.is_cpu and not torch.compiler.is_compiling():
+            _check_int32(name, t)
         t = t.to(torch.int32)
     if t.device != q.device and t.device.type == "cpu":
         t = t.to(q.device)
@@ -64,13 +74,15 @@ def _autocast(q: Tensor, k: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _max_seqlen(name: str, n: Any, total: int, needs_value: bool) -> int:
     """An int. A tensor's value is read only where the result depends on it or outside a compiled
     graph; inside, the number of tokens is a bound as good."""
+    if type(n) is int:
+        return n
     if isinstance(n, (bool, float)):
         raise TypeError(f"{name}: expected an integer, got {type(n).__name__}")
     if isinstance(n, Tensor):
         if n.numel() != 1 or n.is_floating_point() or n.dtype is torch.bool:
             raise TypeError(f"{name}: expected an integer or a 0-dim integer tensor, got {n!r}")
         return total if torch.compiler.is_compiling() and not needs_value else int(n)
-    if isinstance(n, torch.SymInt) or type(n) is int:
+    if isinstance(n, torch.SymInt):
         return n
     try:
         return n.__index__()
@@ -113,14 +125,14 @@ def _pack(call: Call, q: Tensor, k: Tensor) -> tuple[Any, ...]:
     return cu_q, cu_k, max_q, max_k
 
 
-def _gather_pages(call: Call) -> Call:
+def _gather_pages(call: Call) -> None:
     q = _tensor("q", call.q)
     _tensor("k", call.k), _tensor("v", call.v)
     cu_q = _int_vector("cu_seqlens_q", call.cu_seqlens_q, q)
     cu_k, used = call.cu_seqlens_k, call.seqused_k
     cu_k = cu_q if cu_k is None else _int_vector("cu_seqlens_k", cu_k, q)
     used = None if used is None else _int_vector("seqused_k", used, q)
-    return gathered(call, _int_vector("block_table", call.block_table, q), cu_q, cu_k, used)
+    gather(call, _int_vector("block_table", call.block_table, q), cu_q, cu_k, used)
 
 
 def _optional(call: Call, q: Tensor) -> tuple[Tensor | None, ...]:
@@ -151,7 +163,7 @@ def prepare(call: Call, draw: bool) -> tuple[Any, ...]:
     """-> q, k, v, pack (None if dense), the operators' options up to workspace_limit. `draw`: draw
     the dropout mask."""
     if call.block_table is not None:
-        call = _gather_pages(call)
+        _gather_pages(call)
     q, k, v = _qkv(call)
     pack = _pack(call, q, k) if call.packed else None
     rng = _rng(q, k, pack, draw) if call.dropout_p > 0 else None

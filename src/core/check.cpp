@@ -2,8 +2,10 @@
 // Copyright 2026 the ffpa authors
 #include "core/check.h"
 
+#include <algorithm>
 #include <cmath>
 #include <cstdio>
+#include <limits>
 
 #include "core/tensor_checks.h"
 
@@ -75,6 +77,16 @@ Status check_heads(const Tensor& q, const Tensor& k, const Tensor& v) {
   return {};
 }
 
+// Sizes of results and workspaces then stay inside int64, also where strides are 0.
+Status check_size(const char* name, const Tensor& t) {
+  constexpr double kMostElements = 0x1p48;
+  double elements = 1;
+  for (int i = 0; i < t.rank; ++i)
+    elements *= static_cast<double>(std::max<int64_t>(t.shape[i], 1));
+  if (elements < kMostElements) return {};
+  return Status::invalid_value(name, "fewer than 2^48 elements in all", shape_text(shape_of(t)));
+}
+
 Status check_qkv(const AttentionInputs& in, bool packed, Problem* p) {
   const Tensor &q = in.q, &k = in.k, &v = in.v;
   if (q.device == DeviceType::kOther) {
@@ -87,6 +99,9 @@ Status check_qkv(const AttentionInputs& in, bool packed, Problem* p) {
   FFPA_RETURN_IF_ERROR(check_rows("v", v, packed, q));
   FFPA_RETURN_IF_ERROR(check_same_dtype("v", v, q));
   FFPA_RETURN_IF_ERROR(check_heads(q, k, v));
+  FFPA_RETURN_IF_ERROR(check_size("q", q));
+  FFPA_RETURN_IF_ERROR(check_size("k", k));
+  FFPA_RETURN_IF_ERROR(check_size("v", v));
 
   const int last = q.rank - 1, seq = packed ? 0 : 2;
   FFPA_RETURN_IF_ERROR(check_head_dim("q", q.shape[last]));
@@ -425,6 +440,16 @@ struct Named {
   const Tensor* tensor;
 };
 
+Tensor as_tensor(const Workspace& workspace, const Tensor& q) {
+  if (!workspace.data || workspace.bytes == 0) return {};
+  const auto bytes =
+      static_cast<int64_t>(std::min<size_t>(workspace.bytes, std::numeric_limits<int64_t>::max()));
+  Tensor t = Tensor::contiguous(workspace.data, DType::kBool, {bytes});
+  t.device = q.device;
+  t.device_index = q.device_index;
+  return t;
+}
+
 // Outputs may share memory neither with each other nor with anything that is read.
 Status check_overlaps(std::initializer_list<Named> outputs, std::initializer_list<Named> read) {
   for (auto out = outputs.begin(); out != outputs.end(); ++out) {
@@ -509,24 +534,27 @@ Status check_backward_plan(const AttentionInputs& inputs, const AttentionOptions
 }
 
 Status check_forward(const AttentionInputs& in, const AttentionOptions& options,
-                     const ForwardOutputs& o, Problem* p) {
+                     const ForwardOutputs& o, Workspace workspace, Problem* p) {
   FFPA_RETURN_IF_ERROR(check_all_inputs(in, options, true, p));
   FFPA_RETURN_IF_ERROR(check_output_rows("out", o.out, in, *p, &p->out));
   if (o.lse.defined()) FFPA_RETURN_IF_ERROR(check_statistics("lse", o.lse, in, *p, &p->lse));
-  return check_overlaps({{"out", &o.out}, {"lse", &o.lse}}, {{"q", &in.q},
-                                                             {"k", &in.k},
-                                                             {"v", &in.v},
-                                                             {"cu_seqlens_q", &in.cu_seqlens_q},
-                                                             {"cu_seqlens_k", &in.cu_seqlens_k},
-                                                             {"seqused_q", &in.seqused_q},
-                                                             {"seqused_k", &in.seqused_k},
-                                                             {"mask", &in.mask},
-                                                             {"alibi_slopes", &in.alibi_slopes},
-                                                             {"sink", &in.sink}});
+  const Tensor scratch = as_tensor(workspace, in.q);
+  return check_overlaps({{"out", &o.out}, {"lse", &o.lse}, {"workspace", &scratch}},
+                        {{"q", &in.q},
+                         {"k", &in.k},
+                         {"v", &in.v},
+                         {"cu_seqlens_q", &in.cu_seqlens_q},
+                         {"cu_seqlens_k", &in.cu_seqlens_k},
+                         {"seqused_q", &in.seqused_q},
+                         {"seqused_k", &in.seqused_k},
+                         {"mask", &in.mask},
+                         {"alibi_slopes", &in.alibi_slopes},
+                         {"sink", &in.sink}});
 }
 
 Status check_backward(const AttentionInputs& in, const AttentionOptions& options,
-                      const BackwardInputs& saved, const BackwardOutputs& g, Problem* p) {
+                      const BackwardInputs& saved, const BackwardOutputs& g, Workspace workspace,
+                      Problem* p) {
   FFPA_RETURN_IF_ERROR(check_all_inputs(in, options, true, p));
   FFPA_RETURN_IF_ERROR(check_output_rows("out", saved.out, in, *p, &p->out));
   FFPA_RETURN_IF_ERROR(check_statistics("lse", saved.lse, in, *p, &p->lse));
@@ -535,22 +563,27 @@ Status check_backward(const AttentionInputs& in, const AttentionOptions& options
     FFPA_RETURN_IF_ERROR(check_statistics("dlse", saved.dlse, in, *p, &p->dlse));
   }
   FFPA_RETURN_IF_ERROR(check_gradients(in, g, true, p));
-  return check_overlaps(
-      {{"dq", &g.dq}, {"dk", &g.dk}, {"dv", &g.dv}, {"dsink", &g.dsink}, {"dmask", &g.dmask}},
-      {{"q", &in.q},
-       {"k", &in.k},
-       {"v", &in.v},
-       {"out", &saved.out},
-       {"lse", &saved.lse},
-       {"dout", &saved.dout},
-       {"dlse", &saved.dlse},
-       {"cu_seqlens_q", &in.cu_seqlens_q},
-       {"cu_seqlens_k", &in.cu_seqlens_k},
-       {"seqused_q", &in.seqused_q},
-       {"seqused_k", &in.seqused_k},
-       {"mask", &in.mask},
-       {"alibi_slopes", &in.alibi_slopes},
-       {"sink", &in.sink}});
+  const Tensor scratch = as_tensor(workspace, in.q);
+  return check_overlaps({{"dq", &g.dq},
+                         {"dk", &g.dk},
+                         {"dv", &g.dv},
+                         {"dsink", &g.dsink},
+                         {"dmask", &g.dmask},
+                         {"workspace", &scratch}},
+                        {{"q", &in.q},
+                         {"k", &in.k},
+                         {"v", &in.v},
+                         {"out", &saved.out},
+                         {"lse", &saved.lse},
+                         {"dout", &saved.dout},
+                         {"dlse", &saved.dlse},
+                         {"cu_seqlens_q", &in.cu_seqlens_q},
+                         {"cu_seqlens_k", &in.cu_seqlens_k},
+                         {"seqused_q", &in.seqused_q},
+                         {"seqused_k", &in.seqused_k},
+                         {"mask", &in.mask},
+                         {"alibi_slopes", &in.alibi_slopes},
+                         {"sink", &in.sink}});
 }
 
 }  // namespace ffpa

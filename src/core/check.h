@@ -14,11 +14,12 @@ namespace ffpa {
 Status check_inputs(const AttentionInputs& inputs, const AttentionOptions& options, Problem* p);
 Status check_backward_plan(const AttentionInputs& inputs, const AttentionOptions& options,
                            const BackwardOutputs& gradients, Problem* p);
-// The whole call.
+// The whole call, but for the size of the workspace.
 Status check_forward(const AttentionInputs& inputs, const AttentionOptions& options,
-                     const ForwardOutputs& outputs, Problem* p);
+                     const ForwardOutputs& outputs, Workspace workspace, Problem* p);
 Status check_backward(const AttentionInputs& inputs, const AttentionOptions& options,
-                      const BackwardInputs& saved, const BackwardOutputs& gradients, Problem* p);
+                      const BackwardInputs& saved, const BackwardOutputs& gradients,
+                      Workspace workspace, Problem* p);
 
 // True iff some byte belongs to both, or if that cannot be ruled out in a bounded search.
 bool tensors_overlap(const Tensor& a, const Tensor& b);

@@ -133,7 +133,7 @@ std::string refusal(const KernelRow& row, const Problem& p, Pass pass, int sm) {
   for (const FeatureName& f : kFeatureNames) {
     if (missing & f.feature) return f.name;
   }
-  return "";
+  return row.refuse ? row.refuse(p) : "";
 }
 
 Status select_kernel(const Problem& p, Pass pass, int sm, const KernelRow** selected) {

@@ -50,6 +50,8 @@ struct KernelRow {
   size_t (*workspace_bytes)(const Problem&);
   Status (*launch)(const Problem&, Workspace, void* stream);
   std::string (*describe)(const Problem&);  // tiles, threads, workspace: one line
+  // Optional. What the table cannot say: why the kernel does not serve the call, or "".
+  std::string (*refuse)(const Problem&) = nullptr;
 };
 
 // All kernels of this build, best first.

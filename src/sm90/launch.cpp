@@ -6,6 +6,7 @@
 
 #include "sm90/device.h"
 #include "sm90/forward/launch.h"
+#include "sm90/report.h"
 #include "sm90/schedule/prepare.h"
 #include "sm90/tensor_map.h"
 
@@ -67,30 +68,6 @@ const Instance& instance_of(const Problem& p) {
     if (i.dtype == p.dtype && p.head_dim_qk <= i.head_dim && p.head_dim_v <= i.head_dim_v) return i;
   }
   return kInstances[std::size(kInstances) - 1];  // the plan asks for no other head dims
-}
-
-std::string describe_report(const WaitReport& r) {
-  static const char* const kRoles[] = {"consumer 0", "consumer 1", "producer 0", "producer 1",
-                                       "scheduler"};
-  const uint32_t role = r.thread < 256 ? r.thread / 128 : r.thread / 32 - 6;
-  std::string kernel = "?", barrier = "?";
-  if (r.kernel < std::size(kInstances)) {
-    const Instance& k = kInstances[r.kernel];
-    kernel = "forward, head_dim " + std::to_string(k.head_dim) + ", " + dtype_name(k.dtype);
-    for (int i = 0; i < k.barriers; ++i) {
-      const BarrierEntry e = k.barrier(i);
-      if (e.barrier.offset != r.barrier) continue;
-      barrier = e.event;
-      if (e.w >= 0) barrier += "[" + std::to_string(e.w) + "]";
-      if (e.s >= 0) barrier += "[" + std::to_string(e.s) + "]";
-    }
-  }
-  return "a kernel gave up a wait (" + kernel +
-         "): " + (role < std::size(kRoles) ? kRoles[role] : "?") + " of CTA " +
-         std::to_string(r.cta) + " waited for " + barrier + ", phase parity " +
-         std::to_string(r.parity) + ", in its tile " + std::to_string(r.n) + ": sequence " +
-         std::to_string(r.sequence) + ", head " + std::to_string(r.head) + ", query row " +
-         std::to_string(r.q_row) + ". The CUDA context is lost";
 }
 
 int64_t list_capacity(const Problem& p, const Instance& i) {
@@ -204,6 +181,13 @@ Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStr
 
 }  // namespace
 
+KernelName forward_kernel_name(uint32_t kernel) {
+  if (kernel >= std::size(kInstances)) return {};
+  const Instance& i = kInstances[kernel];
+  return {"forward, head_dim " + std::to_string(i.head_dim) + ", " + dtype_name(i.dtype), i.barrier,
+          i.barriers, "consumer 0\0consumer 1\0producer 0\0producer 1\0scheduler\0"};
+}
+
 // {next item, length of the list} and the list.
 size_t forward_workspace_bytes(const Problem& p) {
   const size_t bytes =
@@ -217,7 +201,7 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
   FFPA_RETURN_IF_ERROR(guard.status());
   const Device* device = nullptr;
   FFPA_RETURN_IF_ERROR(current_device(p.device_index, &device));
-  if (device->report->expired) return Status::runtime(describe_report(*device->report));
+  FFPA_RETURN_IF_ERROR(check_waits(*device));
   if (p.total_q == 0 || p.heads_q == 0) return {};
 
   const Instance& i = instance_of(p);

@@ -100,9 +100,48 @@ std::string check_graph_replay(int head_dim) {
   return text;
 }
 
+// Forward by whichever kernel serves it, backward by the Hopper one; twice.
+Result run_backward(TestCall& call) {
+  DeviceCall device(call, nullptr);
+  if (const Status s = device.forward(); !s.ok()) throw std::runtime_error(s.message());
+  if (call.test_case.layout != Layout::kOffset) device.options.backend = Backend::kSm90;
+  if (const Status s = device.backward(); !s.ok()) throw std::runtime_error(s.message());
+  return device.results();
+}
+
+std::string check_backward_case(const Case& c) {
+  TestCall call(c);
+  const Result got = run_backward(call), again = run_backward(call);
+  const Expected expected = expected_of(call.reference_call(), c.dtype);
+  std::string text;
+  const auto note = [&](const testing::AssertionResult& r) {
+    if (!r) text += std::string("\n    ") + r.message();
+  };
+  const auto compare = [&](const char* name, reference::Array Result::* of) {
+    if (!(got.*of).defined()) return;
+    note(close_to(name, got.*of, expected.exact.*of, expected.math.*of, c.dtype));
+    note(same_bits(name, got.*of, again.*of));
+  };
+  compare("dq", &Result::dq);
+  compare("dk", &Result::dk);
+  compare("dv", &Result::dv);
+  compare("dsink", &Result::dsink);
+  return text;
+}
+
+// Head dims that the Hopper backward serves.
+bool has_backward(const Case& c) {
+  return c.head_dim % 64 == 0 && c.head_dim >= 320 && c.head_dim <= 512 && !c.no_lse &&
+         c.options.softmax_scale.value_or(1) > 0;
+}
+
 class List {
  public:
   void add(const std::string& name, const Case& c) {
+    if (has_backward(c)) {
+      cases.push_back(
+          {"backward " + name + ": " + describe(c), [c] { return check_backward_case(c); }});
+    }
     Case forward_only = c;
     forward_only.no_dq = forward_only.no_dk = forward_only.no_dv = true;
     cases.push_back(
@@ -189,6 +228,7 @@ const Option kOptions[] = {
     {"scale_negative", [](Case* c) { c->options.softmax_scale = -0.1; }},
     {"v_is_k", [](Case* c) { c->v_is_k = true; }},
     {"no_lse", [](Case* c) { c->no_lse = true; }},
+    {"dlse", [](Case* c) { c->dlse = true, c->options.causal = true; }},
 };
 
 void add_options(List* l) {

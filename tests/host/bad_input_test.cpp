@@ -199,6 +199,9 @@ const BadInput kRows[] = {
     {"dropout_nan", kPlain, kForward, "dropout_p", kValue, [](TestCall& c) { c.options.dropout_p = kNan; }},
     {"backend_sm90_for_cpu", kPlain, kForward, "backend", kValue, [](TestCall& c) { c.options.backend = Backend::kSm90; }},
     {"backend_sm80_for_cpu", kPlain, kForward, "backend", kValue, [](TestCall& c) { c.options.backend = Backend::kSm80; }},
+    {"q_batch_too_large", kPlain, kForward, "q", kValue, [](TestCall& c) {
+       for (Tensor* t : {&c.inputs.q, &c.inputs.k, &c.inputs.v}) t->shape[0] = int64_t{1} << 45, t->stride[0] = 0;
+     }},
     {"workspace_limit", kPlain, kForward, "workspace_limit", kValue, [](TestCall& c) { c.options.workspace_limit = -2; }},
     {"num_threads", kPlain, kForward, "num_threads", kValue, [](TestCall& c) { c.options.num_threads = -1; }},
 
@@ -368,6 +371,24 @@ TEST(BadCalls, cuda_tensors_without_a_kernel) {
       << status.message();
   EXPECT_FALSE(status.message().empty());
   EXPECT_TRUE(call.outputs_untouched());
+}
+
+TEST(BadCalls, workspace_in_the_memory_of_a_tensor) {
+  TestCall call(base_case(kPlain));
+  call.own_workspace = true;
+  for (const Tensor* t : {&call.inputs.q, &call.inputs.v, &call.outputs.out, &call.outputs.lse}) {
+    call.workspace = {t->data, size_t{1} << 20};
+    expect_refusal(call.run_forward(), "workspace", kValue);
+  }
+  EXPECT_TRUE(call.outputs_untouched());
+}
+
+TEST(BadCalls, no_place_for_a_result) {
+  const TestCall call(base_case(kPlain));
+  expect_refusal(forward_workspace_bytes(call.inputs, call.options, nullptr), "bytes", kValue);
+  expect_refusal(backward_workspace_bytes(call.inputs, call.options, call.gradients, nullptr),
+                 "bytes", kValue);
+  expect_refusal(explain(call.inputs, call.options, nullptr), "text", kValue);
 }
 
 }  // namespace

@@ -20,8 +20,8 @@ Problem problem_of(const Case& c, Pass pass = Pass::kBackward) {
   Problem p;
   const Status status =
       pass == Pass::kForward
-          ? check_forward(call.inputs, call.options, call.outputs, &p)
-          : check_backward(call.inputs, call.options, call.saved, call.gradients, &p);
+          ? check_forward(call.inputs, call.options, call.outputs, {}, &p)
+          : check_backward(call.inputs, call.options, call.saved, call.gradients, {}, &p);
   EXPECT_TRUE(status.ok()) << status.message();
   return p;  // its pointers dangle: plans read none of them
 }

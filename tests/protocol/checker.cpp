@@ -11,7 +11,7 @@
 namespace ffpa::sm90 {
 namespace {
 
-constexpr int kMaxRoles = 6, kMaxBarriers = 32, kMaxBuffers = 24, kMaxPending = 8;
+constexpr int kMaxRoles = 8, kMaxBarriers = 56, kMaxBuffers = 32, kMaxPending = 12;
 
 struct State {
   struct Phase {
@@ -28,6 +28,7 @@ struct State {
     uint16_t next = 0;  // event
     uint8_t num_copies = 0, num_groups = 0;
     uint16_t copies[kMaxPending] = {}, groups[kMaxPending] = {};  // events whose work still runs
+    uint16_t store = 0, padding = 0;  // 1 + event of the bulk store that still reads
   };
   Phase barriers[kMaxBarriers];
   Contents buffers[kMaxBuffers];
@@ -212,6 +213,7 @@ class Checker {
       if (every_ && role.num_groups > e.count) return false;
       while (role.num_groups > e.count) finish_group(s, r, trace);
     }
+    if (e.kind == Event::kWaitStores) role.store = 0;
     if (trace && e.kind != Event::kWaitGroups) trace->push_back(line(r, e, describe(step)));
     if (e.kind == Event::kArrive) arrive(s, step.barrier, e.count, 0, error);
     if (e.kind == Event::kExpect) arrive(s, step.barrier, 1, e.count, error);
@@ -234,9 +236,9 @@ class Checker {
   void access(State& s, int r, const Step& step, std::string& error) const {
     const Event& e = *step.event;
     State::Role& role = s.roles[r];
-    if (e.kind == Event::kMma || e.kind == Event::kRead) {
+    if (e.kind == Event::kMma || e.kind == Event::kRead || e.kind == Event::kStore) {
       for (size_t i = 0; i < e.accesses.size(); ++i) {
-        check_read(s, step.buffers[i], e.accesses[i], e.kind == Event::kMma, error);
+        check_read(s, step.buffers[i], e.accesses[i], e.kind != Event::kRead, error);
       }
     } else {
       check_write(s, step.buffers[0], error);
@@ -251,6 +253,9 @@ class Checker {
       role.copies[role.num_copies++] = role.next;
     } else if (e.kind == Event::kMma) {
       role.groups[role.num_groups++] = role.next;
+    } else if (e.kind == Event::kStore) {
+      if (role.store) error = "a bulk store while another one reads";
+      role.store = uint16_t(role.next + 1);
     }
   }
 
@@ -320,6 +325,10 @@ class Checker {
   // A write may not meet a copy or a wgmma that uses the buffer.
   void check_write(const State& s, int buffer, std::string& error) const {
     for (size_t q = 0; q < scripts_.size(); ++q) {
+      if (s.roles[q].store && step(q, s.roles[q].store - 1).buffers[0] == buffer) {
+        error = buffer_name(buffer) + ": overwritten while a bulk store of " + roles_[q].role +
+                " reads it";
+      }
       for (int i = 0; i < s.roles[q].num_copies; ++i) {
         if (step(q, s.roles[q].copies[i]).buffers[0] == buffer) {
           error = buffer_name(buffer) + ": written while a copy into it is in flight";
@@ -372,6 +381,7 @@ class Checker {
     for (size_t r = 0; r < scripts_.size(); ++r) {
       if (s.roles[r].num_copies) return roles_[r].role + ": exit with a copy in flight";
       if (s.roles[r].num_groups) return roles_[r].role + ": exit with a wgmma in flight";
+      if (s.roles[r].store) return roles_[r].role + ": exit with a bulk store in flight";
     }
     return "";
   }
@@ -415,6 +425,10 @@ class Checker {
         return "reads" + what;
       case Event::kFence:
         return "fences its writes";
+      case Event::kStore:
+        return "starts a bulk store of" + what;
+      case Event::kWaitStores:
+        return "waits for its bulk stores";
       default:
         return "uses registers";
     }

@@ -39,6 +39,8 @@ struct Event {
     kRead,        // access: ordinary loads
     kFence,       // ordinary stores so far become visible to wgmma and TMA
     kTouch,       // registers: read or written by ordinary instructions
+    kStore,       // access: a bulk store reads shared memory, until it is waited for
+    kWaitStores,  // all bulk stores of the role have read
   } kind;
   Barrier barrier{};
   uint32_t parity = 0;

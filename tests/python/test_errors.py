@@ -52,6 +52,13 @@ BAD = [
     ("seqused_k", TypeError, dense(seqused_k=[1, 2])),
     ("cu_seqlens_q", TypeError, packed(cu_seqlens_q=[0, 4, 9])),
     ("cu_seqlens_q", TypeError, packed(cu_seqlens_q=None)),
+    ("dropout_p", TypeError, dense(dropout_p="0.1")),
+    ("dropout_p", TypeError, dense(dropout_p=None)),
+    ("dropout_p", TypeError, dense(dropout_p=torch.tensor([0.1, 0.2]))),
+    ("softmax_scale", TypeError, dense(scale="x")),
+    ("softmax_scale", TypeError, dense(scale=1j)),
+    ("softcap", TypeError, dense(softcap=torch.ones(2))),
+    ("cu_seqlens_q", ValueError, packed(cu_seqlens_q=ints(0, 2**32 + 4, 9, dtype=torch.int64))),
     # shapes of k and v
     ("k", ValueError, dense(key=rand(3, 4, 9, 16))),
     ("v", ValueError, dense(value=rand(2, 4, 8, 16))),

@@ -93,6 +93,18 @@ def test_block_table_of_paged_keys(used):
     assert torch.equal(again, out)
 
 
+def test_block_table_compiled():
+    q, pages = torch.randn(9, 4, 16), torch.randn(8, 4, 2, 16)
+    cu = torch.tensor([0, 4, 9], dtype=torch.int32)
+    table = torch.tensor([[3, 1], [7, 0]], dtype=torch.int32)
+
+    def function(q, pages, cu, table):
+        return ffpa_attn_varlen_func(q, pages, pages, cu, cu, 5, 5, block_table=table)
+
+    compiled = torch.compile(function, fullgraph=True, backend="aot_eager")
+    assert torch.equal(compiled(q, pages, cu, table), function(q, pages, cu, table))
+
+
 def test_block_table_errors():
     q, k = rows(9, 2, 16), rows(3, 4, 2, 16)
     cu = torch.tensor([0, 4, 9], dtype=torch.int32)

@@ -177,3 +177,16 @@ def test_errors():
         else:
             raise AssertionError(name)
     """)
+
+
+def test_arrays_that_are_not_plain_numbers_are_refused():
+    run("""
+    q, k, v = (np.ones((1, 2, 4, 16), np.float32) for _ in range(3))
+    for bad in (np.ma.masked_array(k, k > 2), k.astype(">f4"), k.astype(object)):
+        try:
+            ffpa_attn_func(q, bad, v)
+        except TypeError as error:
+            assert str(error).startswith("k: expected"), error
+        else:
+            raise AssertionError(type(bad))
+    """)

@@ -71,11 +71,34 @@ def test_case_2_no_queries_and_one_key():
         pack(q, k, k, [0, 0, 65], [0, 1, 130])
 
 
+@pytest.mark.parametrize("is_causal", [False, True])
+def test_case_3_a_sequence_without_keys(is_causal):
+    tensors = [rows(50, 2, 256), rows(40, 2, 256), rows(40, 2, 256)]
+    check_pack(tensors, [20, 10, 20], [30, 0, 10], is_causal=is_causal)
+
+
+def test_case_5_whole_tiles_masked():
+    mask = torch.zeros(300, 400, dtype=torch.bool)
+    mask[128:, 256:] = True  # the first rows see no key, the others not the first 256
+    dense([rows(1, 1, 300, 64), rows(1, 1, 400, 64), rows(1, 1, 400, 64), mask])
+
+
 @pytest.mark.parametrize("lengths", [(64, 128), (128, 64)], ids=str)
 @pytest.mark.parametrize("head_dim", HEAD_DIMS)
 def test_case_7_causal_cross_attention_has_one_alignment(lengths, head_dim):
     n, m = lengths
     causal([rows(1, 2, n, head_dim), rows(1, 2, m, head_dim), rows(1, 2, m, head_dim)])
+
+
+def test_case_8_many_short_sequences_of_all_lengths():
+    lengths = list(range(1, 64))
+    total = sum(lengths)
+    check_pack([rows(total, 2, 64), rows(total, 1, 64), rows(total, 1, 64)], lengths, lengths)
+
+
+@pytest.mark.parametrize("head_dim", [72, 104])
+def test_case_9_head_dims_that_are_no_multiple_of_32(head_dim):
+    dense([rows(1, 8, 128, head_dim, dtype=torch.bfloat16) for _ in range(3)])
 
 
 def test_case_11_group_count_differs_from_head_count():
@@ -192,6 +215,16 @@ def test_case_35_masked_values_do_not_leak(value):
     assert torch.equal(ffpa_attn_func(q, k, v, seqused_k=used), want)
 
 
+def test_case_37_sequences_without_queries_at_256():
+    lengths_q, lengths_k = [0, 30, 20, 0], [25, 17, 8, 29]
+    k, v = rows(79, 1, 256), rows(79, 1, 256)
+    q = rows(50, 4, 256)
+    check_pack([q, k, v], lengths_q, lengths_k)
+    out, _ = pack(q, k, v, lengths_q, lengths_k)
+    for g in torch.autograd.grad(out, (k, v), torch.randn_like(out)):
+        assert (g[:25] == 0).all() and (g[50:] == 0).all()
+
+
 @pytest.mark.parametrize("is_causal", [False, True])
 def test_case_38_no_keys(is_causal):
     q, k, v = rows(2, 2, 5, 64), rows(2, 2, 0, 64), rows(2, 2, 0, 64)
@@ -264,6 +297,20 @@ def test_case_65_many_keys():
     torch.testing.assert_close(lse.double(), want, rtol=0, atol=1e-3)
 
 
+def test_case_67_a_batch_of_65536():
+    q, k, v = (rows(65536, 1, 2, 8) for _ in range(3))
+    out = ffpa_attn_func(q, k, v)
+    some = [0, 1, 65534, 65535]
+    few = [t.detach()[some].requires_grad_() for t in (q, k, v)]
+    want = ffpa_attn_func(*few)
+    assert torch.equal(out[some], want)
+    dout = torch.randn_like(out)
+    for a, b in zip(
+        torch.autograd.grad(out, (q, k, v), dout), torch.autograd.grad(want, few, dout[some])
+    ):
+        assert torch.equal(a[some], b)
+
+
 def test_case_70_many_short_sequences():
     count = 80_000
     q, k, v = (rows(count * 2, 1, 8) for _ in range(3))
@@ -301,6 +348,16 @@ def test_case_75_arbitrary_stride_of_one_head():
     cu = offsets([33])
     a, b = (ffpa_attn_varlen_func(t, t, t, cu, cu, 33, 33) for t in (p, base[0][:, None]))
     assert torch.equal(a, b)
+
+
+def test_case_79_a_compiled_call_with_stride_0_and_then_without():
+    torch._dynamo.reset()
+    compiled = torch.compile(lambda q, k, v: ffpa_attn_func(q, k, v, is_causal=True))
+    base = torch.randn(1, 2, 9, 16)
+    for batch in (1, 2, 3):
+        broadcast = base.as_strided((batch, 2, 9, 16), (0, *base.stride()[1:]))
+        for q in (broadcast, torch.randn(batch, 2, 9, 16)):
+            assert torch.equal(compiled(q, q, q), ffpa_attn_func(q, q, q, is_causal=True))
 
 
 def test_case_81_head_dim_100_is_refused_by_name():
@@ -358,6 +415,36 @@ def test_case_95_memory_is_flat_over_many_steps():
     assert tensors <= 10 and kib < 16 * 1024
 
 
+@pytest.mark.parametrize("deterministic", [False, True])
+def test_case_99_every_run_gives_the_same_bits(deterministic):
+    tensors = [rows(2, 4, 130, 64, dtype=torch.float16) for _ in range(3)]
+    dout = torch.randn(2, 4, 130, 64).half()
+
+    def run():
+        out = ffpa_attn_func(*tensors, is_causal=True, deterministic=deterministic)
+        return (out, *torch.autograd.grad(out, tensors, dout))
+
+    first = run()
+    for _ in range(10):
+        assert all(torch.equal(a, b) for a, b in zip(run(), first))
+
+
+def test_case_102_the_order_of_packed_sequences_changes_no_bit():
+    lengths = [33, 5, 70, 1]
+    sequences = [[torch.randn(n, h, 64) for h in (4, 2, 2, 4)] for n in lengths]
+    results = {}
+    for order in ([0, 1, 2, 3], [2, 0, 3, 1]):
+        parts = (torch.cat(t) for t in zip(*(sequences[i] for i in order)))
+        q, k, v, dout = parts
+        tensors = [t.requires_grad_() for t in (q, k, v)]
+        own = [lengths[i] for i in order]
+        out, _ = pack(*tensors, own, own, causal=True)
+        all_parts = (out, *torch.autograd.grad(out, tensors, dout))
+        for i, split in zip(order, zip(*(t.split(own) for t in all_parts))):
+            for a, b in zip(split, results.setdefault(i, split)):
+                assert torch.equal(a, b)
+
+
 @pytest.mark.parametrize("head_dim", [16, 24])
 def test_case_107_fake_strides_are_the_real_ones(head_dim):
     from torch._subclasses import FakeTensorMode
@@ -413,25 +500,66 @@ def test_case_110_111_max_seqlen_may_be_a_0_dim_tensor(compiled):
     assert counter.frame_count <= 2
 
 
-def test_case_113_jvp_and_vmap():
-    q = torch.randn(3, 1, 2, 9, 16)
+def _dense_self(x):
+    return ffpa_attn_func(x, x, x)
+
+
+def _packed_self(x):
+    cu = torch.tensor([0, 4, 9], dtype=torch.int32)
+    return ffpa_attn_varlen_func(x, x, x, cu, cu, 5, 5)
+
+
+TRANSFORMED = pytest.mark.parametrize(
+    ("function", "shape"), [(_dense_self, (1, 2, 9, 16)), (_packed_self, (9, 2, 16))]
+)
+
+
+@TRANSFORMED
+def test_case_113_jvp_and_vmap(function, shape):
+    x = torch.randn(3, *shape)
     with pytest.raises(NotImplementedError, match="jvp"):
-        torch.func.jvp(lambda x: ffpa_attn_func(x, x, x), (q[0],), (q[0],))
+        torch.func.jvp(function, (x[0],), (x[0],))
     with torch.autograd.forward_ad.dual_level():
-        dual = torch.autograd.forward_ad.make_dual(q[0], q[0])
+        dual = torch.autograd.forward_ad.make_dual(x[0], x[0])
         with pytest.raises(NotImplementedError, match="jvp"):
-            ffpa_attn_func(dual, dual, dual)
+            function(dual)
+    for transform in (torch.func.grad, torch.func.hessian):
+        with pytest.raises(NotImplementedError, match=r"torch\.func\.grad"):
+            transform(lambda t: function(t).sum())(x[0])
     with pytest.raises(NotImplementedError, match=r"torch\.func\.grad"):
-        torch.func.grad(lambda x: ffpa_attn_func(x, x, x).sum())(q[0])
-    out = torch.vmap(lambda x: ffpa_attn_func(x, x, x))(q)
-    assert torch.equal(out, torch.stack([ffpa_attn_func(x, x, x) for x in q]))
+        torch.func.vjp(function, x[0])
+    assert torch.equal(torch.vmap(function)(x), torch.stack([function(t) for t in x]))
+    # The gradient of a batch of calls.
+    batch, single = x.clone().requires_grad_(), x.clone().requires_grad_()
+    torch.vmap(function)(batch).square().sum().backward()
+    torch.stack([function(t) for t in single]).square().sum().backward()
+    torch.testing.assert_close(batch.grad, single.grad)
+    # A batch of gradients of one call.
+    leaf = x[0].clone().requires_grad_()
+    out = function(leaf)
+
+    def gradient(dout, **options):
+        return torch.autograd.grad(out, leaf, dout, retain_graph=True, **options)[0]
+
+    for call in (
+        lambda douts: gradient(douts, is_grads_batched=True),
+        lambda douts: torch.vmap(gradient)(douts),
+    ):
+        with pytest.raises(NotImplementedError, match="a batch of output gradients"):
+            call(torch.randn(2, *out.shape))
 
 
-def test_case_114_double_backward_is_refused():
-    q = rows(1, 2, 9, 16)
-    (dq,) = torch.autograd.grad(ffpa_attn_func(q, q, q).square().sum(), q, create_graph=True)
+@TRANSFORMED
+def test_case_114_double_backward_is_refused(function, shape):
+    x = torch.randn(shape, requires_grad=True)
+    (dx,) = torch.autograd.grad(function(x).square().sum(), x, create_graph=True)
     with pytest.raises(NotImplementedError, match="double backward"):
-        dq.sum().backward()
+        dx.sum().backward()
+    with pytest.raises(NotImplementedError, match="double backward"):
+        torch.autograd.functional.hessian(lambda t: function(t).square().sum(), x.detach())
+    # create_graph alone is no second differentiation.
+    (plain,) = torch.autograd.grad(function(x).square().sum(), x)
+    assert torch.equal(dx, plain)
 
 
 def test_case_115_mixed_dtypes():

@@ -316,13 +316,32 @@ def test_attention_in_a_forked_process_returns():
     q, k, v = (torch.randn(1, 2, 512, 64) for _ in range(3))
     want = ffpa_attn_func(q, k, v)  # starts the pool
     context = multiprocessing.get_context("fork")
-    results = context.SimpleQueue()
+    receiver, sender = context.Pipe(duplex=False)
     child = context.Process(
-        target=lambda: results.put(ffpa_attn_func(q.numpy(), k.numpy(), v.numpy()))
+        target=lambda: sender.send(ffpa_attn_func(q.numpy(), k.numpy(), v.numpy()))
     )
     child.start()
-    child.join(60)
-    alive = child.is_alive()
-    child.kill()
-    assert not alive and child.exitcode == 0
-    assert torch.equal(torch.from_numpy(results.get()), want)
+    try:
+        assert receiver.poll(60)
+        # Before the child ends: the result is larger than a pipe's buffer.
+        assert torch.equal(torch.from_numpy(receiver.recv()), want)
+        child.join(60)
+        assert child.exitcode == 0
+    finally:
+        child.kill()
+
+
+def test_lazy_negation_is_seen():
+    """torch may hand over a tensor whose memory holds the negated numbers."""
+    z = torch.randn(1, 2, 9, 16, dtype=torch.cfloat)
+    q, k, v = (torch.randn(1, 2, 9, 16) for _ in range(3))
+    mask = torch.randn(9, 9, dtype=torch.cfloat).conj().imag
+    negated = z.conj().imag
+    assert negated.is_neg() and mask.is_neg()
+    want = ffpa_attn_func(negated.clone(), k, v, attn_mask=mask.clone())
+    assert torch.equal(ffpa_attn_func(negated, k, v, attn_mask=mask), want)
+    q.requires_grad_()
+    out = ffpa_attn_func(q, k, v)
+    (want,) = torch.autograd.grad(out, q, negated.clone(), retain_graph=True)
+    (got,) = torch.autograd.grad(out, q, negated)
+    assert torch.equal(got, want)

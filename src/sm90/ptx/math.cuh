@@ -2,6 +2,8 @@
 // Copyright 2026 the ffpa authors
 #pragma once
 
+#include <cuda_fp16.h>
+
 #include <cstdint>
 
 #include "ffpa/tensor.h"
@@ -29,6 +31,17 @@ __device__ __forceinline__ uint32_t pack(float lo, float hi) {
     asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(r) : "f"(hi), "f"(lo));
   }
   return r;
+}
+
+template <DType kDType>
+__device__ __forceinline__ float2 unpack(uint32_t x) {
+  if constexpr (kDType == DType::kBFloat16) {
+    return {__uint_as_float(x << 16), __uint_as_float(x & 0xffff0000u)};
+  } else {
+    __half2 h;
+    memcpy(&h, &x, 4);
+    return __half22float2(h);
+  }
 }
 
 }  // namespace ffpa::sm90::ptx

@@ -31,6 +31,12 @@ __device__ __forceinline__ int64_t load_shared_int64(uint32_t from) {
   asm volatile("ld.shared.u64 %0, [%1];" : "=l"(x) : "r"(from) : "memory");
   return x;
 }
+__device__ __forceinline__ void load_shared_v4(uint32_t* x, uint32_t from) {
+  asm volatile("ld.shared.v4.u32 {%0, %1, %2, %3}, [%4];"
+               : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+               : "r"(from)
+               : "memory");
+}
 __device__ __forceinline__ void store_shared(uint32_t to, float x) {
   asm volatile("st.shared.f32 [%0], %1;" ::"r"(to), "f"(x) : "memory");
 }

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
+#include "sm90/schedule/block_scan.cuh"
 #include "sm90/schedule/prepare.h"
 
 namespace ffpa::sm90 {
@@ -8,33 +9,11 @@ namespace {
 constexpr int kThreads = 1024;
 static_assert(kThreads == kTileClasses, "a thread scans a class");
 
-// Inclusive sum over the block. `warp_sums`: 32 ints of shared memory.
-__device__ int block_scan(int x, int* warp_sums) {
-  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32;
-  for (int d = 1; d < 32; d *= 2) {
-    const int below = __shfl_up_sync(~0u, x, d);
-    if (lane >= d) x += below;
-  }
-  if (lane == 31) warp_sums[warp] = x;
-  __syncthreads();
-  if (warp == 0) {
-    int sum = warp_sums[lane];
-    for (int d = 1; d < 32; d *= 2) {
-      const int below = __shfl_up_sync(~0u, sum, d);
-      if (lane >= d) sum += below;
-    }
-    warp_sums[lane] = sum;
-  }
-  __syncthreads();
-  if (warp > 0) x += warp_sums[warp - 1];
-  __syncthreads();
-  return x;
-}
-
 // Calls `visit(SequenceTile, its class)` for all tiles, by all threads.
 template <class Visit>
 __device__ void for_each_tile(const PrepareParams& p, int* ends, int* warp_sums, Visit visit) {
-  const int sequences = p.sequences.batch + 1;
+  // Packed: and the rows behind the last offset.
+  const int sequences = p.sequences.batch + (p.sequences.cu_q ? 1 : 0);
   for (int first = 0; first < sequences; first += kThreads) {
     const int mine = first + threadIdx.x;
     const int tiles = mine < sequences ? ceil_div(p.sequences.at(mine).rows_q, p.block_m) : 0;

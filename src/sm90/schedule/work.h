@@ -26,7 +26,7 @@ struct Sequences {
   int32_t batch;
   int32_t rows_q, rows_k;  // dense: of each sequence; packed: of the whole pack
 
-  // Packed: sequence `batch` has the rows behind the last offset, none of them in use.
+  // Packed: sequence `batch` has the rows behind the last offsets, none of them in use.
   FFPA_HD SequenceRows at(int32_t b) const {
     SequenceRows s{0, 0, rows_q, rows_k, rows_q, rows_k};
     if (cu_q) {
@@ -34,8 +34,9 @@ struct Sequences {
       s.rows_q = s.len_q =
           (b == batch ? rows_q : clamp(cu_q[b + 1], s.q_begin, rows_q)) - s.q_begin;
       s.k_begin = clamp(cu_k[b], 0, rows_k);
-      s.rows_k = s.len_k = b == batch ? 0 : clamp(cu_k[b + 1], s.k_begin, rows_k) - s.k_begin;
-      if (b == batch) s.len_q = 0;
+      s.rows_k = s.len_k =
+          (b == batch ? rows_k : clamp(cu_k[b + 1], s.k_begin, rows_k)) - s.k_begin;
+      if (b == batch) s.len_q = s.len_k = 0;
     }
     if (b < batch) {
       if (used_q) s.len_q = clamp(used_q[b], 0, s.rows_q);
