@@ -8,11 +8,12 @@
 //   FFPA_BENCH_PASS=backward: the backward instead
 //   FFPA_BENCH_BACKEND=sm80|sm90; FFPA_BENCH_LIMIT=BYTES of the backward's workspace
 //   FFPA_BENCH_STEADY=1: also back to back for a second
-// TFLOP/s count 4 D (backward: 10 D) for every visible pair, exactly. Medians. One JSON line a
-// case.
+// Power and clock are read while the device works. TFLOP/s count 4 D (backward: 10 D) for every
+// visible pair, exactly. Medians. One JSON line a case.
 #include <cuda_runtime_api.h>
 #include <dlfcn.h>
 #include <library_types.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <chrono>
@@ -230,12 +231,49 @@ class Product {
   void *a_ = nullptr, *b_ = nullptr, *c_ = nullptr;
 };
 
-double milliseconds(int launches, const std::function<void()>& launch) {
+// Power and SM clock of device 0 through NVML; zeros where there is none.
+class Sensor {
+ public:
+  struct Reading {
+    double watts = 0, megahertz = 0;
+  };
+
+  Sensor() {
+    void* library = dlopen("libnvidia-ml.so.1", RTLD_NOW);
+    if (!library) return;
+    const auto init = reinterpret_cast<int (*)()>(dlsym(library, "nvmlInit_v2"));
+    const auto handle = reinterpret_cast<int (*)(unsigned, void**)>(
+        dlsym(library, "nvmlDeviceGetHandleByIndex_v2"));
+    if (!init || !handle || init() != 0 || handle(0, &device_) != 0) return;
+    power_ = reinterpret_cast<Power>(dlsym(library, "nvmlDeviceGetPowerUsage"));
+    clock_ = reinterpret_cast<Clock>(dlsym(library, "nvmlDeviceGetClockInfo"));
+  }
+  Reading read() const {
+    unsigned milliwatts = 0, megahertz = 0;
+    if (power_ && power_(device_, &milliwatts) != 0) milliwatts = 0;
+    if (clock_ && clock_(device_, kSmClock, &megahertz) != 0) megahertz = 0;
+    return {milliwatts * 1e-3, double(megahertz)};
+  }
+
+ private:
+  static constexpr int kSmClock = 1;  // NVML_CLOCK_SM
+  using Power = int (*)(void*, unsigned*);
+  using Clock = int (*)(void*, int, unsigned*);
+  void* device_ = nullptr;
+  Power power_ = nullptr;
+  Clock clock_ = nullptr;
+};
+
+// `meanwhile` runs on the host while the device works.
+double milliseconds(
+    int launches, const std::function<void()>& launch,
+    const std::function<void()>& meanwhile = [] {}) {
   static cudaEvent_t events[2];
   if (!events[0]) check(cudaEventCreate(&events[0])), check(cudaEventCreate(&events[1]));
   check(cudaEventRecord(events[0]));
   for (int i = 0; i < launches; ++i) launch();
   check(cudaEventRecord(events[1]));
+  meanwhile();
   check(cudaEventSynchronize(events[1]));
   float ms = 0;
   check(cudaEventElapsedTime(&ms, events[0], events[1]));
@@ -246,16 +284,30 @@ double median(std::vector<double> x) {
   return x[x.size() / 2];
 }
 
-void run(const Shape& s, const Product& product, Memory* memory) {
+// On a terminal only: lines of JSON go to stdout.
+void show_progress(const std::string& name, size_t done, size_t all) {
+  if (!isatty(STDERR_FILENO)) return;
+  constexpr size_t kWidth = 30;
+  const size_t filled = all > 0 ? done * kWidth / all : kWidth;
+  std::fprintf(stderr, "\r\x1b[K[%s%s] %zu/%zu %s", std::string(filled, '#').c_str(),
+               std::string(kWidth - filled, '.').c_str(), done, all, name.c_str());
+  if (done == all) std::fprintf(stderr, "\n");
+}
+
+void run(const Shape& s, const Product& product, const Sensor& sensor, Memory* memory) {
   const Call call = make_call(s, memory);
   const auto ours = [&] { call.run(); };
   const double first = milliseconds(1, ours);
   const double warm = milliseconds(2, ours);
   const int launches = std::max(1, int(4 / warm));
-  std::vector<double> times, products;
+  std::vector<double> times, products, watts, megahertz;
+  const auto sense = [&] {
+    const Sensor::Reading r = sensor.read();
+    watts.push_back(r.watts), megahertz.push_back(r.megahertz);
+  };
   for (int round = 0; round < 9; ++round) {
     products.push_back(milliseconds(1, [&] { product.run(); }));
-    times.push_back(milliseconds(launches, ours));
+    times.push_back(milliseconds(launches, ours, sense));
   }
   double steady = 0;
   if (std::getenv("FFPA_BENCH_STEADY")) {
@@ -271,9 +323,9 @@ void run(const Shape& s, const Product& product, Memory* memory) {
   std::printf(
       "{\"case\": \"%s\", \"pass\": \"%s\", \"ms\": %.4f, \"tflops\": %.1f, \"cublas\": %.1f, "
       "\"steady\": %.1f, "
-      "\"first_ms\": %.2f}\n",
+      "\"first_ms\": %.2f, \"watts\": %.0f, \"mhz\": %.0f}\n",
       s.name.c_str(), call.backward ? "backward" : "forward", ms, tflops, cublas,
-      steady > 0 ? s.flops() / steady * 1e-9 : 0, first);
+      steady > 0 ? s.flops() / steady * 1e-9 : 0, first, median(watts), median(megahertz));
   std::fflush(stdout);
 }
 
@@ -284,7 +336,10 @@ constexpr const char* kCases[] = {
     "packed:512:32:4:causal:3x2048",  "packed:512:32:4:causal:16x1024",
     "packed:512:32:4:causal:1x16384", "dense:320:32:32:full:8192",
     "dense:384:32:32:full:8192",      "dense:448:32:32:full:8192",
-    "dense:512:2:2:full:128",
+    "dense:256:32:32:full:16384",     "dense:256:32:32:causal:16384",
+    "dense:128:32:32:full:16384",     "dense:128:32:32:causal:16384",
+    "dense:192:32:32:full:16384",     "dense:64:32:32:full:16384",
+    "dense:512:2:2:full:128",         "packed:512:2:2:causal:80000x16",
 };
 
 }  // namespace
@@ -295,8 +350,11 @@ int main(int argc, char** argv) {
   Memory memory, product_memory;
   const Product product(&product_memory);
   for (int i = 0; i < 4; ++i) product.run();
-  for (const std::string& c : cases) {
-    run(parse(c.c_str()), product, &memory);
+  const Sensor sensor;
+  for (size_t i = 0; i < cases.size(); ++i) {
+    show_progress(cases[i], i, cases.size());
+    run(parse(cases[i].c_str()), product, sensor, &memory);
     memory.free_all();
   }
+  show_progress("", cases.size(), cases.size());
 }

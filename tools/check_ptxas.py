@@ -17,7 +17,7 @@ import sys
 def main():
     limit, command = int(sys.argv[1]), sys.argv[2:]
     result = subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
-    faults = re.findall(r".*\(?C7(?:507|508|510|512|514|515|602)\)?.*", result.stdout)
+    faults = re.findall(r".*\(?C7(?:507|508|510|512|513|514|515|602)\)?.*", result.stdout)
     for stores in re.findall(r"(\d+) bytes spill stores", result.stdout):
         if int(stores) > limit:
             faults.append(f"{stores} bytes of spill stores, at most {limit} are allowed")

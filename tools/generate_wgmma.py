@@ -8,8 +8,8 @@ import textwrap
 
 # N of S = Q K^T (both operands K-major) and of O = P V (V MN-major; P in shared memory, registers,
 # or stored transposed).
-QK = [64, 128]
-PV = [128, 192, 256]
+QK = [64, 80, 112, 128, 176]
+PV = [64, 128, 192, 256]
 DTYPES = {"kBFloat16": "bf16", "kFloat16": "f16"}
 
 HEAD = """// SPDX-License-Identifier: Apache-2.0

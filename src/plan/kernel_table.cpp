@@ -22,6 +22,20 @@ constexpr int kAnySm = 999;
 
 constexpr KernelRow kRows[] = {
 #ifdef FFPA_WITH_CUDA
+    {.name = "sm90_forward_rows",
+     .backend = Backend::kSm90,
+     .device = DeviceType::kCuda,
+     .pass = Pass::kForward,
+     .min_sm = 90,
+     .max_sm = 90,
+     .dtypes = kHalfDtypes,
+     .min_head_dim = 8,
+     .max_head_dim = 256,
+     .head_dim_step = 8,
+     .features = kWindow | kCausal | kSoftcap | kSink | kSeqused | kPacked | kDvSmaller,
+     .workspace_bytes = sm90::forward_workspace_bytes,
+     .launch = sm90::forward,
+     .describe = sm90::describe_forward},
     {.name = "sm90_forward",
      .backend = Backend::kSm90,
      .device = DeviceType::kCuda,

@@ -4,6 +4,8 @@
 
 #include <array>
 
+#include "plan/row_units.h"
+
 namespace ffpa {
 namespace {
 
@@ -23,8 +25,10 @@ constexpr std::array kFeatureNames = {
     FeatureName{kSeqused, "seqused"},
     FeatureName{kPacked, "packed input"},
     FeatureName{kLseGradient, "dlse"},
-    FeatureName{kDvDiffers, "head_dim of v other than that of q"},
+    FeatureName{kDvSmaller, "head_dim of v below that of q"},
+    FeatureName{kDvLarger, "head_dim of v above that of q"},
     FeatureName{kNonPositiveScale, "softmax_scale <= 0"},
+    FeatureName{kUncountableRows, "strides that a tensor map cannot count in"},
     FeatureName{kUnalignedRows, "rows of q, k or v off multiples of 16 bytes"},
 };
 
@@ -37,6 +41,15 @@ bool aligned_rows(const Rows& r, int element_bytes) {
   const auto data = reinterpret_cast<uintptr_t>(r.data);
   const int64_t strides = r.batch_stride | r.head_stride | r.row_stride;
   return data % 16 == 0 && strides * element_bytes % 16 == 0;
+}
+
+bool countable_rows(const Problem& p) {
+  const int64_t batch = p.packed ? 1 : p.batch;
+  const int64_t length_q = p.packed ? p.total_q : p.seqlen_q;
+  const int64_t length_k = p.packed ? p.total_k : p.seqlen_k;
+  return row_units(p.q, batch, p.heads_q, length_q, p.head_dim_qk).countable() &&
+         row_units(p.k, batch, p.heads_kv, length_k, p.head_dim_qk).countable() &&
+         row_units(p.v, batch, p.heads_kv, length_k, p.head_dim_v).countable();
 }
 
 bool serves_head_dim(const KernelRow& row, int64_t d) {
@@ -86,11 +99,13 @@ uint32_t features_of(const Problem& p, Pass pass) {
   add(p.dropout.p != 0, kDropout);
   add(p.seqused_q || p.seqused_k, kSeqused);
   add(p.packed, kPacked);
-  add(p.head_dim_v != p.head_dim_qk, kDvDiffers);
+  add(p.head_dim_v < p.head_dim_qk, kDvSmaller);
+  add(p.head_dim_v > p.head_dim_qk, kDvLarger);
   add(p.softmax_scale <= 0, kNonPositiveScale);
   const int bytes = dtype_bytes(p.dtype);
   add(!aligned_rows(p.q, bytes) || !aligned_rows(p.k, bytes) || !aligned_rows(p.v, bytes),
       kUnalignedRows);
+  add(!countable_rows(p), kUncountableRows);
   if (pass == Pass::kBackward) {
     add(p.dlse.defined(), kLseGradient);
     add(p.dmask.defined(), kMaskGradient);

@@ -29,10 +29,12 @@ enum Feature : uint32_t {
   kSeqused = 1 << 8,
   kPacked = 1 << 9,
   kLseGradient = 1 << 10,
-  kDvDiffers = 1 << 11,  // head_dim_v != head_dim_qk
+  kDvSmaller = 1 << 11,  // head_dim_v < head_dim_qk
   kNonPositiveScale = 1 << 12,
-  kUnalignedRows = 1 << 13,  // q, k or v has rows that do not start at multiples of 16 bytes
-  kAllFeatures = (1 << 14) - 1,
+  kUnalignedRows = 1 << 13,    // q, k or v has rows that do not start at multiples of 16 bytes
+  kDvLarger = 1 << 14,         // head_dim_v > head_dim_qk
+  kUncountableRows = 1 << 15,  // strides that no tensor map of Hopper can count in
+  kAllFeatures = (1 << 16) - 1,
 };
 
 struct KernelRow {

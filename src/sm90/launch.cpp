@@ -18,7 +18,7 @@ constexpr int64_t kSectionBytes = 32 << 20;  // K and V of a section stay in the
 constexpr size_t kWorkspaceAlignment = 256;
 
 struct Instance {
-  int head_dim;
+  int head_dim, head_dim_v;
   DType dtype;
   int block_m, block_n;
   int columns[2];  // of V for each warpgroup
@@ -28,12 +28,12 @@ struct Instance {
   int barriers;
 };
 
-template <int kHeadDim, DType kDType>
+template <class Config, int kHeadDimV = Config::kHeadDim>
 constexpr Instance make_instance() {
-  using Config = ForwardConfig<kHeadDim, kDType>;
   using S = typename Config::SharedMemory;
-  return {.head_dim = kHeadDim,
-          .dtype = kDType,
+  return {.head_dim = Config::kHeadDim,
+          .head_dim_v = kHeadDimV,
+          .dtype = Config::kDType,
           .block_m = Config::kBlockM,
           .block_n = Config::kBlockN,
           .columns = {Config::kColumns0, Config::kColumns1},
@@ -43,16 +43,29 @@ constexpr Instance make_instance() {
           .barriers = S::kNumBarriers};
 }
 
+template <int kHeadDim, int kHeadDimV, DType kDType>
+constexpr Instance make_rows_instance() {
+  return make_instance<RowsConfig<kHeadDim, kHeadDimV, kDType>, kHeadDimV>();
+}
+
+constexpr DType kBf16 = DType::kBFloat16, kFp16 = DType::kFloat16;
+
+// Smallest first: a call gets the first one that holds its head dims.
 constexpr Instance kInstances[] = {
-    make_instance<320, DType::kBFloat16>(), make_instance<320, DType::kFloat16>(),
-    make_instance<384, DType::kBFloat16>(), make_instance<384, DType::kFloat16>(),
-    make_instance<448, DType::kBFloat16>(), make_instance<448, DType::kFloat16>(),
-    make_instance<512, DType::kBFloat16>(), make_instance<512, DType::kFloat16>(),
+    make_rows_instance<64, 64, kBf16>(),        make_rows_instance<64, 64, kFp16>(),
+    make_rows_instance<128, 128, kBf16>(),      make_rows_instance<128, 128, kFp16>(),
+    make_rows_instance<192, 128, kBf16>(),      make_rows_instance<192, 128, kFp16>(),
+    make_rows_instance<192, 192, kBf16>(),      make_rows_instance<192, 192, kFp16>(),
+    make_rows_instance<256, 256, kBf16>(),      make_rows_instance<256, 256, kFp16>(),
+    make_instance<ForwardConfig<320, kBf16>>(), make_instance<ForwardConfig<320, kFp16>>(),
+    make_instance<ForwardConfig<384, kBf16>>(), make_instance<ForwardConfig<384, kFp16>>(),
+    make_instance<ForwardConfig<448, kBf16>>(), make_instance<ForwardConfig<448, kFp16>>(),
+    make_instance<ForwardConfig<512, kBf16>>(), make_instance<ForwardConfig<512, kFp16>>(),
 };
 
 const Instance& instance_of(const Problem& p) {
   for (const Instance& i : kInstances) {
-    if (i.dtype == p.dtype && std::max(p.head_dim_qk, p.head_dim_v) <= i.head_dim) return i;
+    if (i.dtype == p.dtype && p.head_dim_qk <= i.head_dim && p.head_dim_v <= i.head_dim_v) return i;
   }
   return kInstances[std::size(kInstances) - 1];  // the plan asks for no other head dims
 }
@@ -75,6 +88,18 @@ WorkOrder make_order(const Problem& p, const Instance& i) {
   const bool by_length = p.packed || o.descending;
   o.section_streams = by_length ? int32_t(std::clamp<int64_t>(most, 1, o.streams)) : 1;
   return o;
+}
+
+// CTAs of a launch. Sections of causal tiles are worked on by as many as get the same number of
+// tiles each: then all CTAs end a section together, and read the keys of the next one in step. That
+// counts where a CTA has 64 rows only, and so reads the most for its work.
+int grid_size(const WorkOrder& o, const Instance& i, int64_t items, int sm_count) {
+  if (items <= sm_count || i.block_m > 64 || !o.descending || o.section_streams >= o.streams) {
+    return int(std::min<int64_t>(items, sm_count));
+  }
+  const int64_t section = int64_t(o.tiles) * o.section_streams * o.group;
+  const int64_t even = ceil_div(section, ceil_div(section, int64_t(sm_count)));
+  return int(even * 32 >= sm_count * int64_t{31} ? even : sm_count);
 }
 
 Status make_maps(const Problem& p, const Instance& i, ForwardParams* x) {
@@ -195,7 +220,7 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
     FFPA_RETURN_IF_ERROR(to_status(cudaMemsetAsync(x.next_item, 0, sizeof(uint32_t), stream)));
   }
   if (p.packed) FFPA_RETURN_IF_ERROR(prepare(p, i, workspace, stream, &x));
-  return to_status(i.launch(x, int(std::min<int64_t>(items, device->sm_count)), stream));
+  return to_status(i.launch(x, grid_size(x.order, i, items, device->sm_count), stream));
 }
 
 std::string describe_forward(const Problem& p) {

@@ -5,13 +5,10 @@
 #include <cudaTypedefs.h>
 #include <cuda_runtime_api.h>
 
-#include <numeric>
+#include "plan/row_units.h"
 
 namespace ffpa::sm90 {
 namespace {
-
-constexpr int64_t kMaxCoordinate = (int64_t{1} << 31) - 1;
-constexpr int64_t kMaxStride = int64_t{1} << 40;
 
 PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
   static const auto encoder = [] {
@@ -27,14 +24,10 @@ PFN_cuTensorMapEncodeTiled_v12000 tensor_map_encoder() {
 }  // namespace
 
 Status make_ragged_map(const RaggedTensor& t, CUtensorMap* map, RaggedUnits* units) {
-  // One row: its stride is never used, but a map needs one.
-  const int64_t row = t.length > 1 ? t.rows.row_stride * 2 : (t.head_dim * 2 + 15) / 16 * 16;
-  const int64_t head = t.rows.head_stride * 2, batch = t.rows.batch_stride * 2;
-  const int64_t unit = std::gcd(std::gcd(row, head), batch);
-  *units = {int32_t(t.length), batch / unit, head / unit, row / unit};
-  const int64_t last =
-      (t.batch - 1) * units->batch + (t.heads - 1) * units->head + t.length * units->row;
-  if (last >= kMaxCoordinate || row >= kMaxStride || unit >= kMaxStride) {
+  const RowUnits u = row_units(t.rows, t.batch, t.heads, t.length, t.head_dim);
+  const int64_t row = u.row_bytes, unit = u.unit, last = u.last;
+  *units = {int32_t(t.length), u.batch, u.head, u.row};
+  if (!u.countable()) {
     return Status::unsupported(t.name, "strides that a tensor map can count in",
                                "rows every " + std::to_string(row) + " bytes, in all " +
                                    std::to_string(last) + " units of " + std::to_string(unit));

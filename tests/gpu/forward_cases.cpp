@@ -20,8 +20,10 @@ constexpr DType kBf16 = DType::kBFloat16, kFp16 = DType::kFloat16;
 
 Result run_forward(TestCall& call) {
   DeviceCall device(call, nullptr);
-  // Rows off multiples of 16 bytes are for another backend.
-  if (call.test_case.layout != Layout::kOffset) device.options.backend = Backend::kSm90;
+  // Rows off multiples of 16 bytes and a scale <= 0 are for another backend.
+  const Case& c = call.test_case;
+  const bool other = c.layout == Layout::kOffset || c.options.softmax_scale.value_or(1) <= 0;
+  if (!other) device.options.backend = Backend::kSm90;
   if (const Status s = device.forward(); !s.ok()) throw std::runtime_error(s.message());
   return device.results();
 }
@@ -60,6 +62,44 @@ std::string check_forward_case(const Case& c) {
   return text;
 }
 
+void copy_on_device(const Tensor& to, const Tensor& from) {
+  const size_t bytes = size_t(from.numel() * dtype_bytes(from.dtype));
+  check_cuda(cudaMemcpy(to.data, from.data, bytes, cudaMemcpyDeviceToDevice));
+}
+
+// A captured call, replayed on other tensors and other cu_seqlens in the same buffers.
+std::string check_graph_replay(int head_dim) {
+  TestCall captured(packed_case(kBf16, {150, 3, 65}, {}, 2, 1, head_dim, true));
+  TestCall replayed(packed_case(kBf16, {0, 68, 150}, {}, 2, 1, head_dim, true));
+  cudaStream_t stream;
+  check_cuda(cudaStreamCreate(&stream));
+  DeviceCall device(captured, stream), other(replayed, stream);
+  device.options.backend = Backend::kSm90;
+  cudaGraph_t graph;
+  cudaGraphExec_t exec;
+  check_cuda(cudaStreamSynchronize(stream));
+  check_cuda(cudaStreamBeginCapture(stream, cudaStreamCaptureModeRelaxed));
+  if (const Status s = device.forward(); !s.ok()) return "\n    " + s.message();
+  check_cuda(cudaStreamEndCapture(stream, &graph));
+  check_cuda(cudaGraphInstantiate(&exec, graph, 0));
+  copy_on_device(device.inputs.q, other.inputs.q);
+  copy_on_device(device.inputs.k, other.inputs.k);
+  copy_on_device(device.inputs.v, other.inputs.v);
+  copy_on_device(device.inputs.cu_seqlens_q, other.inputs.cu_seqlens_q);
+  copy_on_device(device.inputs.cu_seqlens_k, other.inputs.cu_seqlens_k);
+  std::string text;
+  for (int launch = 0; launch < 2; ++launch) {
+    check_cuda(cudaGraphLaunch(exec, stream));
+    const Result got = device.results();
+    const Expected expected = expected_of(replayed.reference_call(), kBf16);
+    const auto near = close_to("out", got.out, expected.exact.out, expected.math.out, kBf16);
+    const auto lse_near = lse_close_to(got.lse, expected.exact.lse);
+    if (!near) text += std::string("\n    ") + near.message();
+    if (!lse_near) text += std::string("\n    ") + lse_near.message();
+  }
+  return text;
+}
+
 // Forward by whichever kernel serves it, backward by the Hopper one; twice.
 Result run_backward(TestCall& call) {
   DeviceCall device(call, nullptr);
@@ -91,7 +131,8 @@ std::string check_backward_case(const Case& c) {
 
 // Head dims that the Hopper backward serves.
 bool has_backward(const Case& c) {
-  return c.head_dim % 64 == 0 && c.head_dim >= 320 && c.head_dim <= 512 && !c.no_lse;
+  return c.head_dim % 64 == 0 && c.head_dim >= 320 && c.head_dim <= 512 && !c.no_lse &&
+         c.options.softmax_scale.value_or(1) > 0;
 }
 
 class List {
@@ -183,6 +224,8 @@ const Option kOptions[] = {
     {"seqused_q", [](Case* c) { c->used_q = c->lengths_q, c->used_q[1] -= 3, c->used_q[0] /= 2; }},
     {"seqused_k", [](Case* c) { c->used_k = c->k_lengths(), c->used_k[1] -= 3, c->used_k[0] = 0; }},
     {"scale_1", [](Case* c) { c->options.softmax_scale = 1.0, c->options.causal = true; }},
+    {"scale_0", [](Case* c) { c->options.softmax_scale = 0.0; }},
+    {"scale_negative", [](Case* c) { c->options.softmax_scale = -0.1; }},
     {"v_is_k", [](Case* c) { c->v_is_k = true; }},
     {"no_lse", [](Case* c) { c->no_lse = true; }},
     {"dlse", [](Case* c) { c->dlse = true, c->options.causal = true; }},
@@ -190,7 +233,7 @@ const Option kOptions[] = {
 
 void add_options(List* l) {
   uint64_t seed = 100;
-  for (int d : {320, 384, 448, 512}) {
+  for (int d : {64, 128, 192, 256, 320, 384, 448, 512}) {
     for (bool packed : {false, true}) {
       for (const Option& option : kOptions) {
         Case c;
@@ -221,9 +264,48 @@ void add_options(List* l) {
 }
 
 void add_head_dims(List* l) {
+  for (int d = 8; d <= 256; d += d % 64 == 0 ? 8 : 16) {
+    Case c = packed_case(d % 3 ? kBf16 : kFp16, {150, 3, 65, 290}, {}, 2, 1, d, d % 5 == 0);
+    l->add("head_dim", c);
+  }
+  for (const auto& [d, dv] : {std::pair{192, 128}, {192, 64}, {256, 128}, {128, 72}, {64, 8}}) {
+    Case c = packed_case(kBf16, {150, 3, 300}, {333, 70, 300}, 4, 2, d, dv % 3 == 0);
+    c.head_dim_v = dv;
+    l->add("head_dim_v", c);
+    c = dense_case(kFp16, 2, 200, 400, 4, 1, d, true);
+    c.head_dim_v = dv;
+    l->add("head_dim_v", c);
+  }
   for (int d = 264; d <= 504; d += d % 64 == 0 ? 8 : 24) {
     Case c = packed_case(d % 16 ? kBf16 : kFp16, {150, 3, 65}, {}, 2, 1, d, d % 3 == 0);
     l->add("head_dim", c);
+  }
+}
+
+// Head dims up to 256 have tiles and blocks of their own: lengths around those, several tiles a
+// CTA.
+void add_rows(List* l) {
+  for (int d : {64, 128, 192, 256}) {
+    l->add_four("rows", {128, 127, 1, 129, 400}, {80, 81, 176, 177, 531}, 6, 2, d);
+    l->add_four("rows_no_keys", {128, 256}, {0, 256}, 2, 2, d);
+    for (bool causal : {false, true}) {
+      l->add("rows_many_tiles", dense_case(kBf16, 2, 520, 520, 24, 2, d, causal));
+      for (int heads : {1, 3, 5, 7, 16}) {
+        l->add("rows_group", dense_case(kFp16, 1, 300, 300, heads, 1, d, causal));
+      }
+    }
+    for (int n : {1, 2, 15, 16, 17, 63, 65, 111, 112, 113, 175, 176, 177}) {
+      l->add("rows_length", dense_case(n % 2 ? kBf16 : kFp16, 1, n, n, 1, 1, d, true));
+    }
+  }
+}
+
+void add_many_tiles(List* l) {
+  for (int d : {320, 448, 512}) {  // more tiles than CTAs: some walk their keys backwards
+    l->add("many_tiles", dense_case(kBf16, 1, 600, 600, 24, 2, d, true));
+  }
+  for (int d : {64, 128, 256, 512}) {
+    l->add("tiny_sequences", packed_case(kBf16, Lengths(1500, 16), {}, 2, 1, d, true));
   }
 }
 
@@ -235,6 +317,12 @@ std::vector<GpuCase> forward_cases() {
   add_acceptance_dense(&l);
   add_options(&l);
   add_head_dims(&l);
+  add_rows(&l);
+  add_many_tiles(&l);
+  for (int d : {128, 256, 512}) {
+    l.cases.push_back(
+        {"graph_replay: head_dim " + std::to_string(d), [d] { return check_graph_replay(d); }});
+  }
   return l.cases;
 }
 

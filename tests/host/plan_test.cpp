@@ -56,7 +56,8 @@ const FeatureCase kFeatureCases[] = {
     {kSeqused, [](Case* c) { c->used_k = {3, 5}; }},
     {kPacked, [](Case* c) { c->packed = true; }},
     {kLseGradient, [](Case* c) { c->dlse = true; }},
-    {kDvDiffers, [](Case* c) { c->head_dim_v = 24; }},
+    {kDvSmaller, [](Case* c) { c->head_dim_v = 8; }},
+    {kDvLarger, [](Case* c) { c->head_dim_v = 24; }},
     {kNonPositiveScale, [](Case* c) { c->options.softmax_scale = 0.0; }},
     {kNonPositiveScale, [](Case* c) { c->options.softmax_scale = -1.0; }},
 };

@@ -8,6 +8,7 @@
 
 #include "protocol/event.h"
 #include "sm90/forward/roles.h"
+#include "sm90/forward/rows_roles.h"
 
 namespace ffpa::sm90 {
 
@@ -69,6 +70,10 @@ class ForwardMachine {
     copy(to, ready, v(block, c));
   }
 
+  void load_k_block(Buffer to, Barrier ready, const Copies&, int block) {
+    copy(to, ready, k(block, 0));
+  }
+
   // --- tensor cores
   template <int kLeft>
   void wait_groups() {
@@ -84,6 +89,14 @@ class ForwardMachine {
   template <int kColumns>
   void pv(Output<kColumns>&, const Probs&, Buffer slot, int block, int c) {
     mma(kO | kP, {at(slot, v(block, c))});
+  }
+
+  void qk_block(Scores&, Buffer q_tile, Buffer slot, int block, int) {
+    mma(kS, {at(q_tile, q()), at(slot, k(block, 0))});
+  }
+  template <int kColumns>
+  void pv_block(Output<kColumns>&, const Probs&, Buffer slot, int block) {
+    mma(kO | kP, {at(slot, v(block, 0))});
   }
 
   // --- softmax
@@ -102,6 +115,9 @@ class ForwardMachine {
     touch(kS | kP);
     half_way();
   }
+  void exponentiate(Scores&, Rows&, const Rows&) { touch(kS); }
+  void pack(Probs&, const Scores&) { touch(kS | kP); }
+  void sum_rows(Rows&) {}
   template <int kColumns>
   void rescale(Output<kColumns>&, Rows&, const Rows&) {
     touch(kO);
@@ -132,7 +148,8 @@ class ForwardMachine {
   Content tile() const { return content('T', 0, 0, 0); }
   Content q() const { return content('Q', 0, 0, 0); }
   Content k(int block, int c) const { return content('K', block, c, 0); }
-  Content v(int block, int c) const { return content('V', block, c, w_); }
+  // Both warpgroups of a kernel that splits rows read the same V.
+  Content v(int block, int c) const { return content('V', block, c, Config::kSplitRows ? 0 : w_); }
   Content p(int block) const { return content('P', block, 0, 0); }
   Content row_max(int block) const { return content('m', block, 0, 0); }
   Content row_sum(int w) const { return content('l', 0, 0, w); }

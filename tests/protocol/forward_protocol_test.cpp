@@ -23,6 +23,7 @@ TileLists same_for_all(const std::vector<int>& counts) { return TileLists(5, cou
 template <int kStages_, int kKChunks_, int kVChunks_>
 struct TestConfig {
   using SharedMemory = ForwardSharedMemory<TestConfig>;
+  static constexpr bool kSplitRows = false;
   static constexpr int kHeadDim = 512, kBlockM = 64, kBlockN = 128, kColumns0 = 256;
   static constexpr int kStages = kStages_, kKChunks = kKChunks_, kKPass = kKChunks_;
   static constexpr int kVChunks = kVChunks_, kEarlyV = kVChunks_ / 2;
@@ -31,6 +32,9 @@ struct TestConfig {
 };
 template <int kHeadDim>
 using Real = ForwardConfig<kHeadDim, DType::kBFloat16>;
+// A kernel for head dims up to 256: with and without turns.
+using RowsInTurns = RowsConfig<128, 128, DType::kBFloat16>;
+using RowsAtWill = RowsConfig<256, 256, DType::kBFloat16>;
 
 template <class Config>
 std::vector<Script> record(const TileLists& tiles) {
@@ -38,12 +42,20 @@ std::vector<Script> record(const TileLists& tiles) {
   std::vector<Script> scripts;
   for (int w = 0; w < 2; ++w) {
     Machine m("consumer " + std::to_string(w), w, 4, tiles[kConsumer0 + w]);
-    Consumer<Machine, Config::kColumns0>(m, w).run();
+    if constexpr (Config::kSplitRows) {
+      RowsConsumer<Machine>(m, w).run();
+    } else {
+      Consumer<Machine, Config::kColumns0>(m, w).run();
+    }
     scripts.push_back(m.script);
   }
   for (int w = 0; w < 2; ++w) {
     Machine m("producer " + std::to_string(w), w, 1, tiles[kProducer0 + w]);
-    produce(m, w);
+    if constexpr (Config::kSplitRows) {
+      produce_rows(m, w);
+    } else {
+      produce(m, w);
+    }
     scripts.push_back(m.script);
   }
   Machine m("scheduler", 0, 1, tiles[kScheduler]);
@@ -71,10 +83,12 @@ Layout layout() {
   for (int slot = 0; slot < 2; ++slot) add(S::tile(slot), name("tile", slot));
   for (int w = 0; w < 2; ++w) {
     for (int s = 0; s < Config::kStages; ++s) add(S::slot(w, s), name("slot", w, s));
-    add(S::p(w), name("p", w));
-    add(S::row_max(w), name("row_max", w));
-    for (int parity = 0; parity < 2; ++parity)
-      add(S::row_sum(w, parity), name("row_sum", w, parity));
+    if constexpr (!Config::kSplitRows) {
+      add(S::p(w), name("p", w));
+      add(S::row_max(w), name("row_max", w));
+      for (int parity = 0; parity < 2; ++parity)
+        add(S::row_sum(w, parity), name("row_sum", w, parity));
+    }
   }
   return all;
 }
@@ -260,13 +274,82 @@ std::vector<Fault> order_faults() {
   };
 }
 
+// Faults of the kernels that split rows.
+template <class Config>
+std::vector<Fault> rows_faults() {
+  using S = typename Config::SharedMemory;
+  using R = std::vector<Script>&;
+  const auto keep = [](int role, int n, Barrier b) {
+    return [=](R s) { drop(s[role], Event::kArrive, n, b); };
+  };
+  const auto early = [](int role, int n, Barrier b) {
+    return [=](R s) { arrive_early(s[role], n, b); };
+  };
+  const auto wrong_parity = [](int role, int n, Barrier b) {
+    return [=](R s) { flip(s[role], n, b); };
+  };
+  const auto unasked = [](int role, int n, Barrier b) {
+    return [=](R s) { drop(s[role], Event::kWait, n, b); };
+  };
+  const auto step_under_product = [](R s) {  // packs P while P V of the block before reads it
+    const auto at = find(s[kConsumer0], Event::kWaitGroups, 2);
+    s[kConsumer0].events.erase(at);
+  };
+  std::vector<Fault> all = {
+      {"consumer 0 keeps a block of K", {3}, nullptr, keep(kConsumer0, 0, S::slot_free(0, 0))},
+      {"consumer 1 keeps a block of V", {3}, nullptr, keep(kConsumer1, 0, S::slot_free(1, 0))},
+      {"consumer 1 keeps Q", {1, 1}, nullptr, keep(kConsumer1, 0, S::q_free())},
+      {"consumer 1 keeps Q of an empty tile", {0, 1}, nullptr, keep(kConsumer1, 0, S::q_free())},
+      {"consumer 0 hands K back before its wgmma is done",
+       {4},
+       nullptr,
+       early(kConsumer0, 0, S::slot_free(0, 1))},
+      {"consumer 1 hands V back before its wgmma is done",
+       {4},
+       nullptr,
+       early(kConsumer1, 0, S::slot_free(1, 0))},
+      {"producer 0 waits for a slot with the wrong parity",
+       {3},
+       nullptr,
+       wrong_parity(kProducer0, 1, S::slot_free(0, 0))},
+      {"producer 1 overwrites V", {4}, nullptr, unasked(kProducer1, 1, S::slot_free(1, 0))},
+      {"producer 0 overwrites Q", {2, 1}, nullptr, unasked(kProducer0, 1, S::q_free())},
+      {"consumer 0 reads V before it is there",
+       {2},
+       nullptr,
+       unasked(kConsumer0, 0, S::slot_ready(1, 0))},
+      {"consumer 1 reads K with the wrong parity",
+       {3},
+       nullptr,
+       wrong_parity(kConsumer1, 0, S::slot_ready(0, 1))},
+      {"consumer 0 makes P while a product reads it", {2}, nullptr, step_under_product},
+      {"the scheduler overwrites a work tile that is in use",
+       {1, 2, 1},
+       nullptr,
+       unasked(kScheduler, 1, S::tile_free(0))},
+  };
+  if (Config::kTakeTurns) {
+    all.push_back(
+        {"consumer 0 does not end its turn", {2}, nullptr, keep(kConsumer0, 0, S::turn(1))});
+    all.push_back(
+        {"consumer 1 takes the first turn", {2}, nullptr, wrong_parity(kConsumer1, 0, S::turn(1))});
+  }
+  return all;
+}
+
 template <class Config>
 std::vector<Fault> seeded_faults() {
   std::vector<Fault> all = tile_faults();
-  for (const auto& more : {release_faults<Config>(), order_faults<Config>()}) {
+  if constexpr (Config::kSplitRows) {
+    const auto more = rows_faults<Config>();
     all.insert(all.end(), more.begin(), more.end());
+    return all;
+  } else {
+    for (const auto& more : {release_faults<Config>(), order_faults<Config>()}) {
+      all.insert(all.end(), more.begin(), more.end());
+    }
+    return all;
   }
-  return all;
 }
 
 template <class Config>
@@ -336,6 +419,18 @@ TEST(ForwardProtocol, reduced_steps_head_dim_512) { prove<Real<512>>(2, 6, Steps
 TEST(ForwardProtocol, reduced_steps_head_dim_448) { prove<Real<448>>(2, 5, Steps::kReduced); }
 TEST(ForwardProtocol, reduced_steps_head_dim_384) { prove<Real<384>>(2, 6, Steps::kReduced); }
 TEST(ForwardProtocol, reduced_steps_head_dim_320) { prove<Real<320>>(2, 6, Steps::kReduced); }
+TEST(ForwardProtocol, reduced_steps_rows) {
+  prove<RowsAtWill>(2, 6, Steps::kReduced);
+  prove<RowsAtWill>(3, 2, Steps::kReduced);
+}
+TEST(ForwardProtocol, reduced_steps_rows_in_turns) {
+  prove<RowsInTurns>(2, 6, Steps::kReduced);
+  prove<RowsInTurns>(3, 2, Steps::kReduced);
+}
+TEST(ForwardProtocol, every_step_rows) {
+  prove<RowsAtWill>(1, 3, Steps::kEvery);
+  prove<RowsInTurns>(1, 3, Steps::kEvery);
+}
 TEST(ForwardProtocol, every_step_ring_of_2) {
   prove<Small>(1, 3, Steps::kEvery);
   prove<Small>(2, 1, Steps::kEvery);
@@ -343,6 +438,10 @@ TEST(ForwardProtocol, every_step_ring_of_2) {
 TEST(ForwardProtocol, every_step_ring_of_3) { prove<TestConfig<3, 3, 3>>(1, 1, Steps::kEvery); }
 
 TEST(ForwardProtocol, seeded_faults_are_found) { find_faults<Real<512>>(Steps::kReduced); }
+TEST(ForwardProtocol, seeded_faults_of_rows_are_found) {
+  find_faults<RowsAtWill>(Steps::kReduced);
+  find_faults<RowsInTurns>(Steps::kReduced);
+}
 TEST(ForwardProtocol, seeded_faults_are_found_in_every_step) { find_faults<Small>(Steps::kEvery); }
 
 // Two mutants are equivalent: the ring's last chunk of a tile handed back early, or twice, cannot

@@ -42,6 +42,16 @@ TEST(Schedule, every_item_once_and_sections_in_order) {
   }
 }
 
+// Causal, 256 tiles on 132 CTAs: the second tile of each goes backwards; nothing else does.
+TEST(Schedule, second_tiles_of_a_section_walk_back) {
+  WorkOrder o{1, 1, 2, 1, 256, true};
+  for (uint32_t i = 0; i < o.items(256); ++i) {
+    EXPECT_EQ(walks_back(o, work_item(o, 256, i).position, 132), i % 256 >= 132) << i;
+  }
+  o.descending = false;
+  EXPECT_FALSE(walks_back(o, 200, 132));
+}
+
 TEST(Schedule, no_row_outside_the_tensors_whatever_the_offsets) {
   const std::vector<int32_t> bad = {-5, 40, 10, 200, 7}, used = {1000, -1, 3, 2};
   const Sequences s{bad.data(), bad.data(), used.data(), used.data(), 4, 64, 64};

@@ -19,6 +19,7 @@ namespace ffpa::sm90 {
 template <int kHeadDim_, DType kDType_>
 struct ForwardConfig {
   using SharedMemory = ForwardSharedMemory<ForwardConfig>;
+  static constexpr bool kSplitRows = false;  // both warpgroups have all rows
   static constexpr int kHeadDim = kHeadDim_;
   static constexpr DType kDType = kDType_;
   static constexpr int kBlockM = 64;   // query rows of a CTA
@@ -28,6 +29,8 @@ struct ForwardConfig {
   // Columns of O and V of warpgroup w, and the first of them.
   FFPA_HD static constexpr int columns(int w) { return w == 0 ? kColumns0 : kColumns1; }
   FFPA_HD static constexpr int first_column(int w) { return w == 0 ? 0 : kHeadDim - kColumns1; }
+  FFPA_HD static constexpr int first_stored(int w) { return w * kColumns0; }  // by warpgroup w
+  FFPA_HD static constexpr int first_row(int) { return 0; }
 
   static constexpr int kStages = 4;
   static constexpr int kKChunks = kHeadDim / 64;

@@ -28,7 +28,11 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
     const int warp = __shfl_sync(~0u, threadIdx.x % 128 / 32, 0);
     if (warp < 2) {
       ForwardMachine<Config> machine(params, smem, 2 + warp);
-      produce(machine, warp);
+      if constexpr (Config::kSplitRows) {
+        produce_rows(machine, warp);
+      } else {
+        produce(machine, warp);
+      }
     } else if (warp == 2) {
       ForwardMachine<Config> machine(params, smem, 4);
       schedule(machine);
@@ -36,7 +40,9 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   } else {
     ptx::setmaxnreg_inc<Config::kConsumerRegisters>();
     ForwardMachine<Config> machine(params, smem, warpgroup);
-    if constexpr (Config::kColumns0 == Config::kColumns1) {
+    if constexpr (Config::kSplitRows) {
+      RowsConsumer<ForwardMachine<Config>>(machine, warpgroup).run();
+    } else if constexpr (Config::kColumns0 == Config::kColumns1) {
       Consumer<ForwardMachine<Config>, Config::kColumns0>(machine, warpgroup).run();
     } else if (warpgroup == 0) {
       Consumer<ForwardMachine<Config>, Config::kColumns0>(machine, 0).run();

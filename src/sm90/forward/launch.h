@@ -6,6 +6,7 @@
 
 #include "sm90/forward/config.h"
 #include "sm90/forward/params.h"
+#include "sm90/forward/rows_config.h"
 
 namespace ffpa::sm90 {
 

@@ -8,6 +8,7 @@
 
 #include "sm90/forward/params.h"
 #include "sm90/forward/roles.h"
+#include "sm90/forward/rows_roles.h"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/copy.cuh"
 #include "sm90/ptx/memory.cuh"
@@ -32,14 +33,14 @@ struct ForwardMachine {
     float x[kColumns / 2];
   };
   struct Scores {
-    float x[64];
+    float x[Config::kBlockN / 2];
   };
   struct Probs {
-    uint32_t x[32];
+    uint32_t x[Config::kBlockN / 4];
   };
   using Rows = RowState;
   struct Copies {
-    int k_x, k_origin, v_origin, last_key;
+    int k_x, k_origin, v_origin, last_x, key_step;
   };
 
   const ForwardParams& params;
@@ -65,7 +66,8 @@ struct ForwardMachine {
   }
   FFPA_ROLE Copies read_copies(Buffer tile) {
     return {field(tile, offsetof(WorkTile, k_x)), field(tile, offsetof(WorkTile, k_origin)),
-            field(tile, offsetof(WorkTile, v_origin)), field(tile, offsetof(WorkTile, last_key))};
+            field(tile, offsetof(WorkTile, v_origin)), field(tile, offsetof(WorkTile, last_x)),
+            field(tile, offsetof(WorkTile, key_step))};
   }
   FFPA_ROLE int field(Buffer tile, uint32_t at) const {
     return ptx::load_shared_int(smem + tile.offset + at);
@@ -104,15 +106,22 @@ struct ForwardMachine {
     const int origin = uniform(field(tile, offsetof(WorkTile, q_origin)));
     FFPA_NO_UNROLL
     for (int c = 0; c < Config::kKChunks; ++c) {
-      load(params.q, to.offset + c * 8192, ready, 64 * c, x, origin);
+      load(params.q, to.offset + c * Config::kBlockM * 128, ready, 64 * c, x, origin);
     }
   }
   FFPA_ROLE void load_k(Buffer to, Barrier ready, const Copies& t, int block, int c) {
-    load(params.k, to.offset, ready, 64 * c, t.k_x + block * Config::kBlockN, t.k_origin);
+    load(params.k, to.offset, ready, 64 * c, t.k_x + block * t.key_step, t.k_origin);
+  }
+  // All columns of a block.
+  FFPA_ROLE void load_k_block(Buffer to, Barrier ready, const Copies& t, int block) {
+    FFPA_NO_UNROLL
+    for (int c = 0; c < Config::kKChunks; ++c) {
+      load_k({to.offset + c * Config::kBlockN * 128, 0}, ready, t, block, c);
+    }
   }
   FFPA_ROLE void load_v(Buffer to, Barrier ready, const Copies& t, int block, int c, int w) {
     // Not past the last key: a box that lies outside the map as a whole faults.
-    const int x = t.k_x + min(block * Config::kBlockN + c * Config::kVRows, t.last_key);
+    const int x = min(t.k_x + block * t.key_step + c * Config::kVRows, t.last_x);
     if (params.v_grouped) {
       if (ptx::elect_one()) {
         ptx::tma_load_4d(smem + to.offset, params.v[w], smem + ready.offset, 0, x,
@@ -173,6 +182,30 @@ struct ForwardMachine {
     }
     ptx::wgmma_commit_group();
   }
+  // S = Q[64 rows of warpgroup w] K^T, all columns
+  FFPA_ROLE void qk_block(Scores& rS, Buffer q, Buffer k, int /*block*/, int w) {
+    using Mma = ptx::Wgmma<Config::kBlockN, Config::kDType, false>;
+    ptx::wgmma_fence();
+    const uint64_t a = k_major(q.offset + Config::first_row(w) * 128), b = k_major(k.offset);
+    FFPA_UNROLL
+    for (int i = 0; i < Config::kHeadDim / 16; ++i) {
+      Mma::ss(rS.x, a + (Config::kBlockM * 128 >> 4) * (i / 4) + kStepKMajor * (i % 4),
+              b + (Config::kBlockN * 128 >> 4) * (i / 4) + kStepKMajor * (i % 4), i != 0);
+    }
+    ptx::wgmma_commit_group();
+  }
+  // O += P V, all keys of a block
+  template <int kColumns>
+  FFPA_ROLE void pv_block(Output<kColumns>& rO, const Probs& rP, Buffer v, int /*block*/) {
+    ptx::wgmma_fence();
+    const uint64_t b = mn_major(v.offset);
+    FFPA_UNROLL
+    for (int i = 0; i < Config::kBlockN / 16; ++i) {
+      ptx::Wgmma<kColumns, Config::kDType, true>::rs(rO.x, &rP.x[4 * i], b + kStepMnMajor * i,
+                                                     true);
+    }
+    ptx::wgmma_commit_group();
+  }
   FFPA_ROLE uint64_t k_major(uint32_t offset) const { return wgmma_descriptor(smem + offset, 16); }
   FFPA_ROLE uint64_t mn_major(uint32_t offset) const {
     return wgmma_descriptor(smem + offset, Config::kVRows * 128);
@@ -192,8 +225,9 @@ struct ForwardMachine {
     const Visibility v{field(tile, offsetof(WorkTile, len_q)),
                        field(tile, offsetof(WorkTile, len_k)), params.window_left,
                        params.window_right};
-    mask_scores(rS.x, v, field(tile, offsetof(WorkTile, q_row)),
-                field(tile, offsetof(WorkTile, first_key)) + block * Config::kBlockN,
+    mask_scores(rS.x, v, field(tile, offsetof(WorkTile, q_row)) + Config::first_row(role),
+                field(tile, offsetof(WorkTile, first_key)) +
+                    block * field(tile, offsetof(WorkTile, key_step)),
                 Lane::of(ptx::thread_index()));
   }
   template <class HalfWay>
@@ -205,6 +239,16 @@ struct ForwardMachine {
   template <int kColumns>
   FFPA_ROLE void rescale(Output<kColumns>& rO, Rows& rows, const Rows& next) {
     rescale_output(rO.x, rows, next);
+  }
+
+  // The two halves of softmax: a product may read rP until `pack`.
+  FFPA_ROLE void exponentiate(Scores& rS, Rows& mine, const Rows& rows) {
+    exponentiate_block(rS.x, mine, rows, params.scale);
+  }
+  FFPA_ROLE void pack(Probs& rP, const Scores& rS) { pack_block<Config::kDType>(rS.x, rP.x); }
+  FFPA_ROLE void sum_rows(Rows& rows) {
+    rows.sum[0] = quad_sum(rows.sum[0]);
+    rows.sum[1] = quad_sum(rows.sum[1]);
   }
 
   // --- shared memory between the warpgroups
@@ -223,8 +267,7 @@ struct ForwardMachine {
     return {{ptx::load_shared(from), ptx::load_shared(from + 32)}, {0, 0}};
   }
   FFPA_ROLE void write_row_sum(Buffer b, Rows& rows) {
-    rows.sum[0] = quad_sum(rows.sum[0]);
-    rows.sum[1] = quad_sum(rows.sum[1]);
+    sum_rows(rows);
     write(b, rows.sum);
   }
   FFPA_ROLE void read_row_sums(Rows& rows, Buffer b0, Buffer b1) {

@@ -39,13 +39,17 @@ FFPA_ROLE void ForwardMachine<Config>::write_work_tile(uint32_t to, WorkItem ite
 
   const Visibility v{s.len_q, s.len_k, params.window_left, params.window_right};
   const TileRange keys = key_tiles(v, q_row, Config::kBlockM, Config::kBlockN);
-  const int32_t first_key = keys.begin * Config::kBlockN;
+  const bool back = walks_back(o, item.position, gridDim.x);
+  const int32_t first_key = (back ? keys.end - 1 : keys.begin) * Config::kBlockN;
   put(offsetof(WorkTile, blocks.count), keys.count());
-  put(offsetof(WorkTile, blocks.full_begin), keys.full_begin - keys.begin);
-  put(offsetof(WorkTile, blocks.full_end), keys.full_end - keys.begin);
+  put(offsetof(WorkTile, blocks.full_begin),
+      back ? keys.end - keys.full_end : keys.full_begin - keys.begin);
+  put(offsetof(WorkTile, blocks.full_end),
+      back ? keys.end - keys.full_begin : keys.full_end - keys.begin);
   put(offsetof(WorkTile, first_key), first_key);
-  put(offsetof(WorkTile, last_key), s.len_k - 1 - first_key);
+  put(offsetof(WorkTile, key_step), back ? -Config::kBlockN : Config::kBlockN);
   put(offsetof(WorkTile, k_x), params.k_units.extent - s.len_k + first_key);
+  put(offsetof(WorkTile, last_x), params.k_units.extent - 1);
   put(offsetof(WorkTile, k_origin), params.k_units.origin(batch, kv_head, s.k_begin + s.len_k));
   put(offsetof(WorkTile, v_origin), params.v_units.origin(batch, kv_head, s.k_begin + s.len_k));
   // Without keys nothing reads Q, and it may lie outside the map: then the tensor's first row.

@@ -33,7 +33,8 @@ FFPA_ROLE void ForwardMachine<Config>::store(const Output<kColumns>& rO, const R
   const int head = field(tile, offsetof(WorkTile, head));
   FFPA_UNROLL
   for (int r = 0; r < 2; ++r) {
-    const int row = field(tile, offsetof(WorkTile, q_row)) + lane.row + 8 * r;
+    const int row =
+        field(tile, offsetof(WorkTile, q_row)) + Config::first_row(w) + lane.row + 8 * r;
     const bool mine = row < field(tile, offsetof(WorkTile, rows_q));
     float max = rows.max[r], sum = rows.sum[r], scale = 1;
     const bool empty = row >= field(tile, offsetof(WorkTile, len_q)) || sum == 0;
@@ -53,8 +54,8 @@ FFPA_ROLE void ForwardMachine<Config>::store(const Output<kColumns>& rO, const R
         x[i] = empty ? 0 : ptx::pack<Config::kDType>(o[0] * scale, o[1] * scale);
       }
       quad_transpose(x, lane.column / 2);
-      const int column = first + 8 * j;  // those below kColumns0 are warpgroup 0's to store
-      if (!mine || column < w * Config::kColumns0 || column >= params.head_dim_v) continue;
+      const int column = first + 8 * j;  // those below first_stored are the other's to store
+      if (!mine || column < Config::first_stored(w) || column >= params.head_dim_v) continue;
       if (params.out_aligned) {
         *reinterpret_cast<uint4*>(out + 8 * j) = make_uint4(x[0], x[1], x[2], x[3]);
       } else {
@@ -62,7 +63,7 @@ FFPA_ROLE void ForwardMachine<Config>::store(const Output<kColumns>& rO, const R
         for (int i = 0; i < 4; ++i) store_half_pair(out + 8 * j + 2 * i, x[i]);
       }
     }
-    if (mine && params.lse && w == 0 && lane.column == 0) {
+    if (mine && params.lse && Config::first_stored(w) == 0 && lane.column == 0) {
       float* lse =
           params.lse + ptx::load_shared_int64(smem + tile.offset + offsetof(WorkTile, lse_offset));
       lse[row * params.lse_row] = empty ? -INFINITY : (max + log2f(sum)) * kLn2;

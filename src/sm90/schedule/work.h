@@ -74,6 +74,7 @@ struct WorkOrder {
 struct WorkItem {
   int32_t stream, rank;  // rank: position of the tile among those of the stream
   int32_t head;          // inside the group
+  uint32_t position;     // inside the section
 };
 
 FFPA_HD constexpr WorkItem work_item(const WorkOrder& o, uint32_t tiles, uint32_t index) {
@@ -84,7 +85,16 @@ FFPA_HD constexpr WorkItem work_item(const WorkOrder& o, uint32_t tiles, uint32_
   const uint32_t rest = index - section * in_section, width = streams * o.group;
   const uint32_t rank = rest / width, lane = rest - rank * width;
   const uint32_t stream = lane / o.group;
-  return {int32_t(first + stream), int32_t(rank), int32_t(lane - stream * o.group)};
+  return {int32_t(first + stream), int32_t(rank), int32_t(lane - stream * o.group), rest};
+}
+
+// Whether a tile walks its keys from the last to the first. Of a section, longest first, the CTA
+// that gets done with its first tile soonest takes the longest one that is left: the times of a
+// CTA's two tiles add up to the same for all. So if the second tile goes backwards, all CTAs that
+// are at their second tile read the same keys at the same time, and those at their first one too.
+// Not for packs: their lists vary inside a length class, and results must not.
+FFPA_HD constexpr bool walks_back(const WorkOrder& o, uint32_t position, uint32_t ctas) {
+  return o.descending && position / ctas % 2 == 1;
 }
 
 }  // namespace ffpa::sm90

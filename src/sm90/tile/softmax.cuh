@@ -51,10 +51,10 @@ FFPA_ROLE void mask_scores(float (&s)[kCount], const Visibility& v, int first_ro
   }
 }
 
-// P = exp2(scale S - max), the new max and the block's sum. `half_way` runs half-way through.
-template <DType kDType, int kCount, class HalfWay>
-FFPA_ROLE void softmax_block(const float (&s)[kCount], uint32_t (&p)[kCount / 2], RowState& block,
-                             const RowState& rows, float scale, HalfWay half_way) {
+// The new max of the rows with a block of scores.
+template <int kCount>
+FFPA_ROLE void block_max(const float (&s)[kCount], RowState& block, const RowState& rows,
+                         float scale) {
   FFPA_UNROLL
   for (int r = 0; r < 2; ++r) {
     float most = s[2 * r];
@@ -65,6 +65,37 @@ FFPA_ROLE void softmax_block(const float (&s)[kCount], uint32_t (&p)[kCount / 2]
     block.max[r] = fmaxf(rows.max[r], quad_max(most) * scale);
     block.sum[r] = 0;
   }
+}
+
+// S becomes exp2(scale S - max); the new max and the block's sum.
+template <int kCount>
+FFPA_ROLE void exponentiate_block(float (&s)[kCount], RowState& block, const RowState& rows,
+                                  float scale) {
+  block_max(s, block, rows, scale);
+  FFPA_UNROLL
+  for (int i = 0; i < kCount; ++i) {
+    const int r = row_of_register(i);
+    s[i] = ptx::exp2_approx(fmaf(s[i], scale, -block.max[r]));
+    block.sum[r] += s[i];
+  }
+}
+
+// Rounds to halves; the volatile statements keep the conversions before what comes next. ptxas
+// serializes wgmma where it finds them inside a group.
+template <DType kDType, int kCount>
+FFPA_ROLE void pack_block(const float (&s)[kCount], uint32_t (&p)[kCount / 2]) {
+  FFPA_UNROLL
+  for (int i = 0; i < kCount / 2; ++i) {
+    p[i] = ptx::pack<kDType>(s[2 * i], s[2 * i + 1]);
+    asm volatile("" : "+r"(p[i])::"memory");
+  }
+}
+
+// P = exp2(scale S - max), the new max and the block's sum. `half_way` runs half-way through.
+template <DType kDType, int kCount, class HalfWay>
+FFPA_ROLE void softmax_block(const float (&s)[kCount], uint32_t (&p)[kCount / 2], RowState& block,
+                             const RowState& rows, float scale, HalfWay half_way) {
+  block_max(s, block, rows, scale);
   FFPA_UNROLL
   for (int i = 0; i < kCount; i += 2) {
     if (i == kCount / 2) half_way();
