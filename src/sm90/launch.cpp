@@ -223,6 +223,14 @@ Status forward(const Problem& p, Workspace workspace, void* to) {
   return to_status(i.launch(x, grid_size(x.order, i, items, device->sm_count), stream));
 }
 
+// Unless it was asked for by name: sm80 divides the keys of few queries among CTAs.
+std::string refuse_forward(const Problem& p) {
+  constexpr int64_t kFewQueries = 16, kManyKeys = 2048, kFewHeads = 64;
+  const bool few =
+      p.seqlen_q <= kFewQueries && p.seqlen_k >= kManyKeys && p.batch * p.heads_kv <= kFewHeads;
+  return few && p.backend == Backend::kAuto ? "few queries over many keys" : "";
+}
+
 std::string describe_forward(const Problem& p) {
   const Instance& i = instance_of(p);
   return "wgmma, tiles of " + std::to_string(i.block_m) + " queries x " +

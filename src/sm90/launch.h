@@ -20,6 +20,7 @@ size_t backward_workspace_bytes(const Problem& p);
 Status backward(const Problem& p, Workspace workspace, void* stream);
 std::string describe_backward(const Problem& p);
 // Why it does not serve the call, besides what the capability table says; empty if it does.
+std::string refuse_forward(const Problem& p);
 std::string refuse_backward(const Problem& p);
 
 }  // namespace ffpa::sm90

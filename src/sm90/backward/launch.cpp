@@ -117,6 +117,10 @@ Plan make_plan(const Problem& p, const Instance& i, int64_t available) {
   const int64_t left = available - plan.partial_floats * int64_t(sizeof(float));
   const int64_t row_bytes = std::max<int64_t>(key_tiles_of(p), 1) * kTileBytes * p.group();
   plan.blocks = std::min(left / row_bytes / 2 * 2, blocks);
+  if (plan.blocks >= 2) {  // ranges of one length: a dq kernel of few tiles leaves SMs idle
+    const int64_t ranges = (blocks + plan.blocks - 1) / plan.blocks;
+    plan.blocks = std::min(plan.blocks, ((blocks + ranges - 1) / ranges + 1) / 2 * 2);
+  }
   plan.tiles_per_head = plan.blocks * key_tiles_of(p);
   plan.possible = plan.blocks >= 2;
   return plan;
