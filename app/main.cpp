@@ -69,6 +69,9 @@ int run(const std::string& command, const std::vector<std::string>& arguments) {
   if (command == "repro") return test::repro(arguments);
 #endif
   if (command != "demo" && command != "explain") {
+    if (!command.empty() && command != "help") {
+      std::fprintf(stderr, "ffpa: unknown command '%s'\n", command.c_str());
+    }
     std::fputs(kUsage, command.empty() || command == "help" ? stdout : stderr);
     return command.empty() || command == "help" ? 0 : 2;
   }

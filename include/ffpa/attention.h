@@ -29,7 +29,7 @@
 //   s = s + mask, or -inf where a boolean mask is false    if mask
 //   s = -inf unless -left <= j - (i + nk - nq) <= right    window, causal (right = 0)
 // so causal is aligned bottom-right. P = exp(s - lse), lse = log(sum_j exp(s_j) + exp(sink)).
-// A query without visible keys gives out = 0, lse = -inf and zero gradients.
+// A query without visible keys gives out = 0, lse = -inf and zero gradients, also with a sink.
 // Source of the backward formulas: Dao, FlashAttention-2 (2023), section 3.1.2; sink and lse
 // gradient: dS = P * (dP - delta), delta = rowsum(dout * out) - dlse, dsink = -sum exp(sink - lse)
 // * delta.

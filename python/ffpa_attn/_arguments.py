@@ -32,6 +32,14 @@ def _number(name: str, x: Any) -> float:
         raise TypeError(f"{name}: expected a number, got {got}") from None
 
 
+def _flag(name: str, x: Any) -> bool:
+    if x is True or x is False:
+        return x
+    if type(x).__name__ in ("bool", "bool_") or (type(x) is int and x in (0, 1)):
+        return bool(x)
+    raise TypeError(f"{name}: expected True or False, got {x!r}")
+
+
 @dataclass(slots=True)
 class Call:
     """One call. Tensors are still what the caller gave."""
@@ -65,6 +73,9 @@ class Call:
 
     def __post_init__(self) -> None:
         self.dropout_p = _number("dropout_p", self.dropout_p)
+        self.causal = _flag("causal" if self.packed else "is_causal", self.causal)
+        self.return_lse = _flag("return_lse", self.return_lse)
+        self.deterministic = _flag("deterministic", self.deterministic)
 
     @property
     def options(self) -> tuple[Any, ...]:
@@ -74,11 +85,11 @@ class Call:
         softcap = 0.0 if self.softcap is None else _number("softcap", self.softcap)
         return (
             scale,
-            bool(self.causal),
+            self.causal,
             *_pair(self.window_size),
             softcap,
             self.dropout_p,
-            bool(self.deterministic),
+            self.deterministic,
             limit,
         )
 

@@ -27,7 +27,7 @@ Status check_rows(const char* name, const Tensor& t, bool packed, const Tensor& 
     return Status::invalid_value(name,
                                  packed ? "3 dimensions [tokens, heads, head_dim]"
                                         : "4 dimensions [batch, heads, seqlen, head_dim]",
-                                 t.rank == 0 ? "none" : shape_text(shape_of(t)));
+                                 t.rank == 0 ? "none" : std::to_string(t.rank) + " dimensions");
   }
   FFPA_RETURN_IF_ERROR(check_device(name, t, q));
   FFPA_RETURN_IF_ERROR(check_layout(name, t));
@@ -419,6 +419,7 @@ Status check_output_rows(const char* name, const Tensor& t, const AttentionInput
 // lse, dlse: float32, [batch, heads_q, seqlen_q] or [heads_q, tokens_q], any strides.
 Status check_statistics(const char* name, const Tensor& t, const AttentionInputs& in,
                         const Problem& p, RowStatistics* to) {
+  if (!t.defined()) return Status::invalid_value(name, "a float32 tensor", "none");
   FFPA_RETURN_IF_ERROR(check_dtype(name, t, {DType::kFloat32}));
   FFPA_RETURN_IF_ERROR(check_device(name, t, in.q));
   FFPA_RETURN_IF_ERROR(check_layout(name, t));

@@ -58,6 +58,11 @@ BAD = [
     ("softmax_scale", TypeError, dense(scale="x")),
     ("softmax_scale", TypeError, dense(scale=1j)),
     ("softcap", TypeError, dense(softcap=torch.ones(2))),
+    ("is_causal", TypeError, dense(is_causal="x")),
+    ("is_causal", TypeError, dense(is_causal=torch.tensor([True, False]))),
+    ("causal", TypeError, packed(causal=2)),
+    ("return_lse", TypeError, dense(return_lse="no")),
+    ("deterministic", TypeError, dense(deterministic="x")),
     ("cu_seqlens_q", ValueError, packed(cu_seqlens_q=ints(0, 2**32 + 4, 9, dtype=torch.int64))),
     # shapes of k and v
     ("k", ValueError, dense(key=rand(3, 4, 9, 16))),
