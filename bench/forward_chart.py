@@ -5,7 +5,7 @@
 
   forward_chart.py OURS.jsonl [--peers PEERS.jsonl] [--png CHART.png]
 
-OURS: lines of ffpa_gpu_forward. PEERS: lines with "dir": "fwd" and a case "PEER:CASE".
+OURS: lines of ffpa_gpu_bench. PEERS: lines with "dir": "fwd" and a case "PEER:CASE".
 Each is given as TFLOP/s and as a share of the cuBLAS product beside it, since the clock falls with
 the heat.
 """

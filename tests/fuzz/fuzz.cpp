@@ -19,7 +19,7 @@
 #include "fuzz/fuzz_case.h"
 #include "support/compare.h"
 #ifdef FFPA_WITH_CUDA
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 #endif
 
 namespace ffpa::test {

@@ -9,7 +9,7 @@
 #include <cstdio>
 #include <cstdlib>
 
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 
 namespace ffpa::sm90 {
 cudaError_t set_fault_role(int role);

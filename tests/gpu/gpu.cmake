@@ -3,9 +3,9 @@
 #
 # What `./run gpu-test` runs: CTest label gpu.
 add_executable(ffpa_gpu_tests
-  gpu/forward_cases.cpp
+  gpu/hopper_cases.cpp
   gpu/gpu_tests.cpp
-  gpu/sm80_device_call.cpp)
+  gpu/device_call.cpp)
 target_link_libraries(ffpa_gpu_tests PRIVATE ffpa_test_support GTest::gtest CUDA::cudart_static)
 target_compile_options(ffpa_gpu_tests PRIVATE -Wall -Wextra)
 if(EXISTS /dev/nvidia0)
@@ -17,7 +17,7 @@ endif()
 add_executable(ffpa_gpu_fault_test
   gpu/fault_kernel.cu
   gpu/fault_test.cpp
-  gpu/sm80_device_call.cpp)
+  gpu/device_call.cpp)
 set_target_properties(ffpa_gpu_fault_test PROPERTIES CUDA_ARCHITECTURES 90a-real)
 target_include_directories(ffpa_gpu_fault_test PRIVATE ${PROJECT_SOURCE_DIR}/src)
 target_link_libraries(ffpa_gpu_fault_test PRIVATE
@@ -29,6 +29,6 @@ if(EXISTS /dev/nvidia0)
   endforeach()
 endif()
 
-add_executable(ffpa_gpu_forward ${PROJECT_SOURCE_DIR}/bench/gpu_forward.cpp)
-target_link_libraries(ffpa_gpu_forward PRIVATE ffpa::ffpa CUDA::cudart_static ${CMAKE_DL_LIBS})
-target_compile_options(ffpa_gpu_forward PRIVATE -Wall -Wextra)
+add_executable(ffpa_gpu_bench ${PROJECT_SOURCE_DIR}/bench/gpu_attention.cpp)
+target_link_libraries(ffpa_gpu_bench PRIVATE ffpa::ffpa CUDA::cudart_static ${CMAKE_DL_LIBS})
+target_compile_options(ffpa_gpu_bench PRIVATE -Wall -Wextra)

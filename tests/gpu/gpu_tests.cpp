@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "gpu/forward_cases.h"
+#include "gpu/hopper_cases.h"
 
 namespace ffpa::test {
 namespace {
@@ -85,7 +85,7 @@ int run_all(const std::vector<GpuCase>& cases, const Options& o) {
 }
 
 int main(int argc, char** argv) {
-  const std::vector<GpuCase> cases = forward_cases();
+  const std::vector<GpuCase> cases = hopper_cases();
   Options o;
   for (int i = 1; i < argc; ++i) {
     const std::string a = argv[i];

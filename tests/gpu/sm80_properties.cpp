@@ -4,7 +4,7 @@
 
 #include <cstdio>
 
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 #include "support/compare.h"
 
 namespace ffpa::test {

@@ -16,7 +16,7 @@
 #include <stdexcept>
 #include <thread>
 
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 #include "gpu/sm80_properties.h"
 #include "support/compare.h"
 

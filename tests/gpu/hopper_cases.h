@@ -16,6 +16,6 @@ struct GpuCase {
 };
 
 // Forward calls on the Hopper backend against the oracle.
-std::vector<GpuCase> forward_cases();
+std::vector<GpuCase> hopper_cases();
 
 }  // namespace ffpa::test

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
 //
-// The Hopper forward against the float64 oracle: acceptance shapes, options, head dims, layouts.
-#include "gpu/forward_cases.h"
+// The Hopper kernels against the float64 oracle: acceptance shapes, options, head dims, layouts.
+#include "gpu/hopper_cases.h"
 
 #include <algorithm>
 #include <cmath>
 
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 #include "support/compare.h"
 
 namespace ffpa::test {
@@ -311,7 +311,7 @@ void add_many_tiles(List* l) {
 
 }  // namespace
 
-std::vector<GpuCase> forward_cases() {
+std::vector<GpuCase> hopper_cases() {
   List l;
   add_acceptance_packed(&l);
   add_acceptance_dense(&l);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // Copyright 2026 the ffpa authors
-#include "gpu/sm80_device_call.h"
+#include "gpu/device_call.h"
 
 #include <algorithm>
 #include <stdexcept>

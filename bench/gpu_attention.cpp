@@ -3,7 +3,7 @@
 //
 // Times the forward or the backward on a GPU by CUDA events, with a cuBLAS product of 8192^3 before
 // every call.
-//   ffpa_gpu_forward [CASE...]
+//   ffpa_gpu_bench [CASE...]
 //     a case: dense|packed:HEAD_DIM:HEADS_Q:HEADS_KV:causal|full:[BATCHx]N
 //   FFPA_BENCH_PASS=backward: the backward instead
 //   FFPA_BENCH_BACKEND=sm80|sm90; FFPA_BENCH_LIMIT=BYTES of the backward's workspace
