@@ -27,6 +27,17 @@ def _check(k: Tensor, v: Tensor, table: Tensor, count: int) -> None:
         )
 
 
+def _check_lengths(cu_k: Tensor, used: Tensor, longest: int) -> None:
+    """As for keys without pages. Looks at values, so on the CPU only."""
+    lengths = cu_k[1:] - cu_k[:-1]
+    if cu_k.numel() > 0 and int(cu_k[0]) != 0:
+        raise ValueError(f"cu_seqlens_k: expected a first value of 0, got {int(cu_k[0])}")
+    if (lengths < 0).any():
+        raise ValueError("cu_seqlens_k: expected non-decreasing values, got smaller ones later")
+    if used.numel() > 0 and int(used.max()) > longest:
+        raise ValueError(f"max_seqlen_k: expected at least {int(used.max())}, got {longest}")
+
+
 def _check_values(table: Tensor, used: Tensor, pages: int, page_size: int) -> None:
     """Every page that is used is there. Looks at values, so on the CPU only."""
     first_row = torch.arange(table.shape[1]) * page_size
@@ -52,6 +63,7 @@ def gather(call: Call, table: Tensor, cu_q: Tensor, cu_k: Tensor, used: Tensor |
         used = cu_k[1:] - cu_k[:-1]
     pages, page_size = k.shape[:2]
     if table.is_cpu and not torch.compiler.is_compiling():
+        _check_lengths(cu_k, used, int(call.max_seqlen_k))
         _check_values(table, used, pages, page_size)
     # Entries behind the used pages may be anything.
     index = table.clamp(0, max(pages - 1, 0)).long()

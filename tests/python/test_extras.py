@@ -119,6 +119,12 @@ def test_block_table_errors():
         call(k[0], [0, 1], [1, 2])
     with pytest.raises(TypeError, match="block_table: expected dtype int32 or int64, got float32"):
         call(k, [0.0, 1.0], [1.0, 2.0])
+    table = torch.tensor([[0, 1], [1, 2]])
+    with pytest.raises(ValueError, match="max_seqlen_k: expected at least 5, got 3"):
+        ffpa_attn_varlen_func(q, k, k, cu, cu, 5, 3, block_table=table)
+    for bad in ([1, 4, 9], [0, 5, 3]):
+        with pytest.raises(ValueError, match="cu_seqlens_k: expected"):
+            ffpa_attn_varlen_func(q, k, k, cu, torch.tensor(bad), 5, 5, block_table=table)
 
 
 # ---- merging -----------------------------------------------------------------------------------
