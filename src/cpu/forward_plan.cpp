@@ -6,6 +6,7 @@
 
 #include "cpu/row_kernels.h"
 #include "cpu/threads.h"
+#include "cpu/tile.h"
 
 namespace ffpa::cpu {
 namespace {
@@ -16,11 +17,6 @@ int64_t ceil_div(int64_t n, int64_t unit) { return (n + unit - 1) / unit; }
 
 int64_t key_tiles_of(const Problem& p, int64_t unit) {
   return ceil_div(p.sequence(unit / p.heads_kv).len_k, kKeysPerTile);
-}
-
-int64_t tensor_bytes(const Problem& p) {
-  return (p.total_q * p.heads_q + p.total_k * p.heads_kv) * (p.head_dim_qk + p.head_dim_v) *
-         dtype_bytes(p.dtype);
 }
 
 // Packed keys and values may take an eighth of the tensors, and a round must keep all workers busy.

@@ -42,12 +42,6 @@ struct Plan {
 int keys_per_tile(DType dtype) { return dtype == DType::kFloat32 ? 384 : kGradientKeys; }
 static_assert(384 <= kMaxKeysPerTile);
 
-int64_t qkv_bytes(const Problem& p) {
-  const int64_t q_like = p.total_q * p.heads_q, k_like = p.total_k * p.heads_kv;
-  // q and dq, out and dout; k and dk, v and dv.
-  return 2 * (q_like + k_like) * (p.head_dim_qk + p.head_dim_v) * dtype_bytes(p.dtype);
-}
-
 Plan make_plan(const Problem& p, int workers) {
   Plan plan;
   plan.heads_per_block = static_cast<int>(std::min<int64_t>(p.group(), kGradientRows / 16));
@@ -66,11 +60,11 @@ Plan make_plan(const Problem& p, int workers) {
   plan.max_tasks = key_tiles * p.heads_kv;
 
   // Units side by side keep the workers from waiting for each other; their dq sums should stay
-  // below a tenth of the tensors.
+  // below a tenth of the tensors and their gradients.
   Arena dq;
   FloatTile::take(dq, plan.max_rows, static_cast<int>(p.head_dim_qk));
   const int64_t unit_bytes = static_cast<int64_t>(dq.used()) * std::max(plan.max_blocks, 1);
-  const int64_t affordable = std::max<int64_t>(qkv_bytes(p) / 10 / unit_bytes, 1);
+  const int64_t affordable = std::max<int64_t>(2 * tensor_bytes(p) / 10 / unit_bytes, 1);
   plan.units_at_once = static_cast<int>(std::clamp<int64_t>(
       std::min<int64_t>(workers, affordable), 1, std::max<int64_t>(plan.max_units, 1)));
   return plan;

@@ -47,6 +47,12 @@ Worker* take_workers(Arena& arena, int count, const Make& make) {
   return workers;
 }
 
+// q, out, k and v.
+inline int64_t tensor_bytes(const Problem& p) {
+  return (p.total_q * p.heads_q + p.total_k * p.heads_kv) * (p.head_dim_qk + p.head_dim_v) *
+         dtype_bytes(p.dtype);
+}
+
 inline void* element_row(const Rows& rows, DType dtype, int64_t batch, int64_t head, int64_t row) {
   const int64_t offset =
       batch * rows.batch_stride + head * rows.head_stride + row * rows.row_stride;

@@ -8,6 +8,8 @@
 
 #include <utility>
 
+#include "gpu/carver.h"
+#include "gpu/runtime.h"
 #include "sm80/attention/launch.h"
 #include "sm80/combine/combine.h"
 #include "sm80/make_params.h"
@@ -16,53 +18,6 @@
 
 namespace ffpa::sm80 {
 namespace {
-
-Status to_status(cudaError_t error) {
-  if (error == cudaSuccess) return {};
-  return Status::runtime(std::string("CUDA: ") + cudaGetErrorString(error));
-}
-
-// Makes a device current, and the one before again at the end.
-class DeviceGuard {
- public:
-  explicit DeviceGuard(int device) {
-    error_ = cudaGetDevice(&before_);
-    if (error_ == cudaSuccess && before_ != device) {
-      error_ = cudaSetDevice(device);
-      changed_ = error_ == cudaSuccess;
-    }
-  }
-  ~DeviceGuard() {
-    if (changed_) cudaSetDevice(before_);
-  }
-  DeviceGuard(const DeviceGuard&) = delete;
-  DeviceGuard& operator=(const DeviceGuard&) = delete;
-
-  Status status() const { return to_status(error_); }
-
- private:
-  cudaError_t error_ = cudaSuccess;
-  int before_ = 0;
-  bool changed_ = false;
-};
-
-// Hands out 256-byte aligned pieces of the workspace. From a null start it only counts.
-class Carver {
- public:
-  explicit Carver(void* data) : start_(static_cast<char*>(data)) {}
-
-  template <class E>
-  E* take(int64_t count) {
-    const size_t at = used_;
-    used_ += (static_cast<size_t>(count) * sizeof(E) + 255) / 256 * 256;
-    return start_ ? reinterpret_cast<E*>(start_ + at) : nullptr;
-  }
-  size_t used() const { return used_; }
-
- private:
-  char* start_;
-  size_t used_ = 0;
-};
 
 // Tile prefixes of packed sequences. One array serves all operations of a call in turn.
 int32_t* take_prefix(const Problem& p, Carver* carver) {
@@ -147,14 +102,14 @@ size_t forward_workspace_bytes(const Problem& p) {
   Carver carver(nullptr);
   take_prefix(p, &carver);
   take_partials(p, make_operation(p, Op::kForward).params.partials.splits, &carver);
-  return carver.used();
+  return static_cast<size_t>(carver.used());
 }
 
 size_t backward_workspace_bytes(const Problem& p) {
   Carver carver(nullptr);
   take_prefix(p, &carver);
   take_delta(p, &carver);
-  return carver.used();
+  return static_cast<size_t>(carver.used());
 }
 
 Status forward(const Problem& p, Workspace workspace, void* stream) {

@@ -38,23 +38,6 @@ Status make_device(int index, Device* d) {
 
 }  // namespace
 
-Status to_status(cudaError_t error) {
-  if (error == cudaSuccess) return {};
-  return Status::runtime(std::string("CUDA: ") + cudaGetErrorString(error));
-}
-
-DeviceGuard::DeviceGuard(int device) {
-  error_ = cudaGetDevice(&before_);
-  if (error_ == cudaSuccess && before_ != device) {
-    error_ = cudaSetDevice(device);
-    changed_ = error_ == cudaSuccess;
-  }
-}
-
-DeviceGuard::~DeviceGuard() {
-  if (changed_) cudaSetDevice(before_);
-}
-
 Status current_device(int index, const Device** device) {
   static std::array<Device, kMaxDevices> devices;
   static std::mutex mutex;

@@ -126,13 +126,7 @@ Status make_maps(const Problem& p, const Instance& i, ForwardParams* x) {
 ForwardParams make_params(const Problem& p, const Instance& i) {
   ForwardParams x{};
   x.head_dim_v = int32_t(p.head_dim_v);
-  x.sequences = {.cu_q = p.cu_seqlens_q,
-                 .cu_k = p.cu_seqlens_k,
-                 .used_q = p.seqused_q,
-                 .used_k = p.seqused_k,
-                 .batch = int32_t(p.batch),
-                 .rows_q = int32_t(p.packed ? p.total_q : p.seqlen_q),
-                 .rows_k = int32_t(p.packed ? p.total_k : p.seqlen_k)};
+  x.sequences = sequences_of(p);
   x.order = make_order(p, i);
   x.window_left = p.window_left;
   x.window_right = p.window_right;
@@ -165,8 +159,6 @@ Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStr
       reinterpret_cast<SequenceTile*>(static_cast<char*>(workspace.data) + kWorkspaceAlignment);
   x->list = list;
   x->list_count = count;
-  int32_t shift = 0;
-  while ((p.total_k / i.block_n + 1) >> shift >= kTileClasses) ++shift;
   return to_status(prepare_work_list({.sequences = x->sequences,
                                       .window_left = p.window_left,
                                       .window_right = p.window_right,
@@ -175,7 +167,7 @@ Status prepare(const Problem& p, const Instance& i, Workspace workspace, cudaStr
                                       .list = list,
                                       .count = count,
                                       .capacity = int32_t(list_capacity(p, i)),
-                                      .class_shift = shift},
+                                      .class_shift = class_shift(p.total_k / i.block_n + 1)},
                                      stream));
 }
 

@@ -7,8 +7,8 @@
 #pragma once
 
 #include "sm90/backward/config.h"
-#include "sm90/backward/walk.h"
 #include "sm90/pipeline/pipeline.h"
+#include "sm90/pipeline/walk.h"
 
 namespace ffpa::sm90 {
 
@@ -40,7 +40,7 @@ FFPA_ROLE void produce_dkdv(M& m, const int w) {
                 [&](Buffer to, Barrier ready) { m.load_values(to, ready, block, c, w); });
     }
   };
-  walk_blocks(
+  walk(
       count, w,
       [&](int block, auto has_other) {
         load_scores(block);
@@ -164,7 +164,7 @@ class DkdvConsumer {
     const int count = m.block_count();
     m.begin_sums(sums, w);
     if (count > 0) m.wait(S::x_ready(), 0);
-    walk_blocks(
+    walk(
         count, w, [&](int block, auto has_other) { step<decltype(has_other)::value>(block); },
         [&](int block) { absorb(block); });
     if (count > w) m.arrive_stored(S::p_free(w));

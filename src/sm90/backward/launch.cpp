@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "gpu/carver.h"
 #include "sm80/prepare/prepare.h"
 #include "sm90/backward/blocks.h"
 #include "sm90/backward/launch.h"
@@ -126,23 +127,6 @@ Plan make_plan(const Problem& p, const Instance& i, int64_t available) {
   return plan;
 }
 
-// Hands out 256-byte aligned pieces of the workspace. From a null start it only counts.
-class Carver {
- public:
-  explicit Carver(void* data) : start_(static_cast<char*>(data)) {}
-  template <class T>
-  T* take(int64_t count) {
-    const int64_t at = used_;
-    used_ += (count * int64_t(sizeof(T)) + 255) / 256 * 256;
-    return start_ ? reinterpret_cast<T*>(start_ + at) : nullptr;
-  }
-  int64_t used() const { return used_; }
-
- private:
-  char* start_;
-  int64_t used_ = 0;
-};
-
 struct Scratch {
   int64_t key_tiles, statistics_tiles, dq_tiles;
   int32_t* counts;  // of the list of key tiles, of that of query tiles
@@ -198,16 +182,6 @@ struct Call {
     bytes = carver.used();
   }
 };
-
-Sequences sequences_of(const Problem& p) {
-  return {.cu_q = p.cu_seqlens_q,
-          .cu_k = p.cu_seqlens_k,
-          .used_q = p.seqused_q,
-          .used_k = p.seqused_k,
-          .batch = int32_t(p.batch),
-          .rows_q = int32_t(p.packed ? p.total_q : p.seqlen_q),
-          .rows_k = int32_t(p.packed ? p.total_k : p.seqlen_k)};
-}
 
 bool aligned(const Rows& r) {
   const int64_t strides = r.batch_stride | r.head_stride | r.row_stride;
@@ -293,12 +267,6 @@ Status make_dq_params(const Call& c, const Device& device, DqParams* x) {
   return {};
 }
 
-int32_t class_shift(int64_t tiles, int32_t classes) {
-  int32_t shift = 0;
-  while (tiles >> shift >= classes) ++shift;
-  return shift;
-}
-
 Status prepare(const Call& c, cudaStream_t stream) {
   const Problem& p = c.p;
   const Scratch& s = c.scratch;
@@ -331,7 +299,7 @@ Status prepare_lists(const Call& c, const Chunk& chunk, cudaStream_t stream) {
                                      .list = s.query_list,
                                      .count = s.counts + 1,
                                      .capacity = int32_t(s.dq_tiles),
-                                     .class_shift = class_shift(p.total_k / 64 + 1, kTileClasses)},
+                                     .class_shift = class_shift(p.total_k / 64 + 1)},
                                     stream)));
   }
   return to_status(prepare_key_tiles({.sequences = sequences_of(p),
@@ -339,7 +307,7 @@ Status prepare_lists(const Call& c, const Chunk& chunk, cudaStream_t stream) {
                                       .window_right = p.window_right,
                                       .chunk = chunk,
                                       .key_tiles = int32_t(s.key_tiles),
-                                      .class_shift = class_shift(p.total_q / 64 + 1, 1024),
+                                      .class_shift = class_shift(p.total_q / 64 + 1),
                                       .offset = s.offset,
                                       .list = s.key_list,
                                       .count = s.counts,

@@ -3,11 +3,13 @@
 #include "sm90/backward/blocks.h"
 #include "sm90/backward/prepare.h"
 #include "sm90/schedule/block_scan.cuh"
+#include "sm90/schedule/prepare.h"
 
 namespace ffpa::sm90 {
 namespace {
 
-constexpr int kThreads = 1024, kClasses = 1024;
+constexpr int kThreads = 1024, kClasses = kTileClasses;
+static_assert(kThreads == kClasses, "a thread scans a class");
 
 // The last of sequences 0..batch (`batch`: the rows behind the last offset) that begins at padded
 // tile `tile` or before.

@@ -30,7 +30,7 @@ struct KeyTileParams {
   int32_t window_left, window_right;
   Chunk chunk;
   int32_t key_tiles;    // rows of the table
-  int32_t class_shift;  // query blocks of a tile >> class_shift is below 1024
+  int32_t class_shift;  // query blocks of a tile >> class_shift is below kTileClasses
   int32_t* offset;      // [key_tiles]
   SequenceTile* list;   // [key_tiles], those that most queries see first
   int32_t* count;

@@ -10,6 +10,7 @@
 
 #include "sm90/forward/config.h"
 #include "sm90/pipeline/pipeline.h"
+#include "sm90/pipeline/walk.h"
 
 namespace ffpa::sm90 {
 
@@ -36,17 +37,6 @@ FFPA_ROLE KeyBlocks wait_tile(M& m, uint32_t n) {
   m.wait(S::tile_ready(s), n / S::kTileSlots % 2);
   const KeyBlocks b = m.read_tile(S::tile(s), n);
   return {m.uniform(b.count), m.uniform(b.full_begin), m.uniform(b.full_end)};
-}
-
-// THE order. Warpgroup w owns the key blocks w, w + 2, ...; both warpgroups use every V block. A
-// step covers an own block and the other warpgroup's block before it; `absorb` takes the other's
-// last block when no own block follows. A warpgroup's producer and consumer both walk with this.
-template <class Step, class Absorb>
-FFPA_ROLE void walk(KeyBlocks blocks, int w, Step step, Absorb absorb) {
-  if (blocks.count == 0) return;           // return, not a condition on what follows: ptxas spills
-  if (w == 0) step(0, std::false_type{});  // nothing of the other warpgroup comes before block 0
-  for (int block = 2 - w; block < blocks.count; block += 2) step(block, std::true_type{});
-  if (blocks.count % 2 == w) absorb(blocks.count - 1);
 }
 
 // Producer w: one warp that keeps the ring of warpgroup w full, in the order in which it is read.
@@ -88,7 +78,7 @@ FFPA_ROLE void produce(M& m, const int w) {
       }
     };
     walk(
-        blocks, w,
+        blocks.count, w,
         [&](int block, auto has_other) {
           load_k(block);
           if constexpr (decltype(has_other)::value) load_v(block - 1);
@@ -232,7 +222,7 @@ class Consumer {
         m.clear(rO, rows);
         m.wait(S::q_ready(), n % 2);
         walk(
-            blocks, w,
+            blocks.count, w,
             [&](int block, auto has_other) {
               step<decltype(has_other)::value>(tile, block, blocks);
             },
