@@ -5,6 +5,7 @@
 #include "sm90/backward/blocks.h"
 #include "sm90/backward/dkdv_machine.cuh"
 #include "sm90/backward/launch.h"
+#include "sm90/pipeline/start.cuh"
 
 namespace ffpa::sm90 {
 
@@ -68,23 +69,14 @@ __global__ void __cluster_dims__(2, 1, 1) __launch_bounds__(Config::kThreads, 1)
   const uint32_t tiles = *params.list_count;
   if (pair >= tiles * params.chunk.kv_heads) return;  // both CTAs
 
-  if (threadIdx.x < S::kNumBarriers) {
-    const BarrierEntry entry = S::entry(threadIdx.x);
-    ptx::mbarrier_init(smem + entry.barrier.offset, entry.arrivals);
-    ptx::fence_mbarrier_init();
-  }
+  init_barriers<S>(smem);
   if (threadIdx.x == 0) {
     ptx::store_shared(smem + S::kReport, int64_t(params.report));
     const SequenceTile item = params.list[pair % tiles];
     fill_tile<Config>(params, cta, item, pair / tiles,
                       reinterpret_cast<DkdvTile*>(ffpa_shared + S::kTile));
-    for (int role = 0; role < int(S::kRoles); ++role) {
-      const uint32_t to = smem + S::kRoleTiles + 16 * role;
-      ptx::store_shared(to, int(pair));
-      ptx::store_shared(to + 4, item.sequence);
-      ptx::store_shared(to + 8, int(params.chunk.first_kv_head + pair / tiles));
-      ptx::store_shared(to + 12, 64 * item.tile);
-    }
+    write_role_tiles<S>(smem, int(pair), item.sequence,
+                        int(params.chunk.first_kv_head + pair / tiles), 64 * item.tile);
   }
   __syncthreads();
   ptx::cluster_sync();

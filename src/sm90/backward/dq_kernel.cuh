@@ -8,6 +8,7 @@
 #include "sm90/backward/dq_roles.h"
 #include "sm90/backward/gradient_store.cuh"
 #include "sm90/backward/launch.h"
+#include "sm90/pipeline/start.cuh"
 #include "sm90/ptx/barrier.cuh"
 #include "sm90/ptx/copy.cuh"
 #include "sm90/ptx/memory.cuh"
@@ -159,21 +160,13 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   if (2 * item.tile + 2 <= params.chunk.block_begin || 2 * item.tile >= params.chunk.block_end) {
     return;
   }
-  if (threadIdx.x < S::kNumBarriers) {
-    const BarrierEntry entry = S::entry(threadIdx.x);
-    ptx::mbarrier_init(smem + entry.barrier.offset, entry.arrivals);
-    ptx::fence_mbarrier_init();
-  }
+  init_barriers<S>(smem);
   if (threadIdx.x == 0) {
     ptx::store_shared(smem + S::kReport, int64_t(params.report));
     fill_tile(params, item, index / tiles, reinterpret_cast<DqTile*>(ffpa_shared + S::kTile));
-    for (int role = 0; role < int(S::kRoles); ++role) {
-      const uint32_t to = smem + S::kRoleTiles + 16 * role;
-      ptx::store_shared(to, int(index));
-      ptx::store_shared(to + 4, item.sequence);
-      ptx::store_shared(to + 8, int(params.chunk.first_kv_head * params.group + index / tiles));
-      ptx::store_shared(to + 12, 128 * item.tile);
-    }
+    write_role_tiles<S>(smem, int(index), item.sequence,
+                        int(params.chunk.first_kv_head * params.group + index / tiles),
+                        128 * item.tile);
   }
   __syncthreads();
 

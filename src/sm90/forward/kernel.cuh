@@ -4,6 +4,7 @@
 
 #include "sm90/forward/launch.h"
 #include "sm90/forward/machine.cuh"
+#include "sm90/pipeline/start.cuh"
 
 namespace ffpa::sm90 {
 
@@ -14,11 +15,7 @@ __global__ void __launch_bounds__(Config::kThreads, 1)
   const uint32_t smem = ptx::shared_address(ffpa_shared);
   ptx::declare_waits();
 
-  if (threadIdx.x < S::kNumBarriers) {
-    const BarrierEntry entry = S::entry(threadIdx.x);
-    ptx::mbarrier_init(smem + entry.barrier.offset, entry.arrivals);
-    ptx::fence_mbarrier_init();
-  }
+  init_barriers<S>(smem);
   if (threadIdx.x == 0) ptx::store_shared(smem + S::kReport, int64_t(params.report));
   __syncthreads();
 
