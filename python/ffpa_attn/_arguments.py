@@ -32,6 +32,13 @@ def _number(name: str, x: Any) -> float:
         raise TypeError(f"{name}: expected a number, got {got}") from None
 
 
+def check_int32(name: str, t: Any) -> None:
+    """`t`: a tensor or array of int64."""
+    for value in (int(t.min()), int(t.max())) if 0 not in t.shape else ():
+        if not -(2**31) <= value < 2**31:
+            raise ValueError(f"{name}: expected values that int32 holds, got {value}")
+
+
 def _flag(name: str, x: Any) -> bool:
     if x is True or x is False:
         return x

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from . import _library
-from ._arguments import Call
+from ._arguments import Call, check_int32
 
 
 class _Memory:
@@ -80,10 +80,8 @@ def _int_vector(xp: Any, name: str, t: Any) -> Any:
     t = _array(xp, name, t)
     if t.dtype not in (np.int32, np.int64):
         raise TypeError(f"{name}: expected dtype int32 or int64, got {t.dtype}")
-    if t.dtype == np.int64 and t.size > 0 and xp is np:
-        for value in (int(t.min()), int(t.max())):
-            if not -(2**31) <= value < 2**31:
-                raise ValueError(f"{name}: expected values that int32 holds, got {value}")
+    if t.dtype == np.int64 and xp is np:
+        check_int32(name, t)
     return xp.ascontiguousarray(t, dtype=np.int32)
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from . import _library, _ops
-from ._arguments import Call
+from ._arguments import Call, check_int32
 from ._native import DENSE, native
 from ._paged import gather
 
@@ -36,12 +36,6 @@ def _rows(name: str, t: Tensor) -> Tensor:
     return t.contiguous()
 
 
-def _check_int32(name: str, t: Tensor) -> None:
-    for value in () if t.numel() == 0 else (int(t.min()), int(t.max())):
-        if not -(2**31) <= value < 2**31:
-            raise ValueError(f"{name}: expected values that int32 holds, got {value}")
-
-
 def _int_vector(name: str, t: Any, q: Tensor) -> Tensor:
     """int32, contiguous, on q's device: converted where it is int64, strided or on the CPU."""
     t = _tensor(name, t)
@@ -49,7 +43,7 @@ def _int_vector(name: str, t: Any, q: Tensor) -> Tensor:
         if t.dtype is not torch.int64:
             raise TypeError(f"{name}: expected dtype int32 or int64, got {str(t.dtype)[6:]}")
         if t.is_cpu and not torch.compiler.is_compiling():
-            _check_int32(name, t)
+            check_int32(name, t)
         t = t.to(torch.int32)
     if t.device != q.device and t.device.type == "cpu":
         t = t.to(q.device)

@@ -20,6 +20,33 @@ constexpr uint32_t kHalfDtypes = bit(DType::kFloat16) | bit(DType::kBFloat16);
 constexpr int kAnySm = 999;
 #endif
 
+// Backends that serve everything, both passes alike.
+constexpr KernelRow of_pass(KernelRow backend, const char* name, Pass pass,
+                            size_t (*workspace_bytes)(const Problem&),
+                            Status (*launch)(const Problem&, Workspace, void*),
+                            std::string (*describe)(const Problem&)) {
+  backend.name = name;
+  backend.pass = pass;
+  backend.min_head_dim = 8;
+  backend.max_head_dim = 1024;
+  backend.head_dim_step = 8;
+  backend.features = kAllFeatures;
+  backend.workspace_bytes = workspace_bytes;
+  backend.launch = launch;
+  backend.describe = describe;
+  return backend;
+}
+
+#ifdef FFPA_WITH_CUDA
+constexpr KernelRow kSm80 = {.backend = Backend::kSm80,
+                             .device = DeviceType::kCuda,
+                             .min_sm = 80,
+                             .max_sm = kAnySm,
+                             .dtypes = kHalfDtypes};
+#endif
+constexpr KernelRow kCpu = {
+    .backend = Backend::kCpu, .device = DeviceType::kCpu, .dtypes = kAllDtypes};
+
 constexpr KernelRow kRows[] = {
 #ifdef FFPA_WITH_CUDA
     {.name = "sm90_forward_rows",
@@ -68,63 +95,15 @@ constexpr KernelRow kRows[] = {
      .launch = sm90::backward,
      .describe = sm90::describe_backward,
      .refuse = sm90::refuse_backward},
-    {.name = "sm80_forward",
-     .backend = Backend::kSm80,
-     .device = DeviceType::kCuda,
-     .pass = Pass::kForward,
-     .min_sm = 80,
-     .max_sm = kAnySm,
-     .dtypes = kHalfDtypes,
-     .min_head_dim = 8,
-     .max_head_dim = 1024,
-     .head_dim_step = 8,
-     .features = kAllFeatures,
-     .workspace_bytes = sm80::forward_workspace_bytes,
-     .launch = sm80::forward,
-     .describe = sm80::describe_forward},
-    {.name = "sm80_backward",
-     .backend = Backend::kSm80,
-     .device = DeviceType::kCuda,
-     .pass = Pass::kBackward,
-     .min_sm = 80,
-     .max_sm = kAnySm,
-     .dtypes = kHalfDtypes,
-     .min_head_dim = 8,
-     .max_head_dim = 1024,
-     .head_dim_step = 8,
-     .features = kAllFeatures,
-     .workspace_bytes = sm80::backward_workspace_bytes,
-     .launch = sm80::backward,
-     .describe = sm80::describe_backward},
+    of_pass(kSm80, "sm80_forward", Pass::kForward, sm80::forward_workspace_bytes, sm80::forward,
+            sm80::describe_forward),
+    of_pass(kSm80, "sm80_backward", Pass::kBackward, sm80::backward_workspace_bytes, sm80::backward,
+            sm80::describe_backward),
 #endif
-    {.name = "cpu_forward",
-     .backend = Backend::kCpu,
-     .device = DeviceType::kCpu,
-     .pass = Pass::kForward,
-     .min_sm = 0,
-     .max_sm = 0,
-     .dtypes = kAllDtypes,
-     .min_head_dim = 8,
-     .max_head_dim = 1024,
-     .head_dim_step = 8,
-     .features = kAllFeatures,
-     .workspace_bytes = cpu::forward_workspace_bytes,
-     .launch = cpu::forward,
-     .describe = cpu::describe_forward},
-    {.name = "cpu_backward",
-     .backend = Backend::kCpu,
-     .device = DeviceType::kCpu,
-     .pass = Pass::kBackward,
-     .min_sm = 0,
-     .max_sm = 0,
-     .dtypes = kAllDtypes,
-     .min_head_dim = 8,
-     .max_head_dim = 1024,
-     .head_dim_step = 8,
-     .features = kAllFeatures,
-     .workspace_bytes = cpu::backward_workspace_bytes,
-     .launch = cpu::backward,
-     .describe = cpu::describe_backward},
+    of_pass(kCpu, "cpu_forward", Pass::kForward, cpu::forward_workspace_bytes, cpu::forward,
+            cpu::describe_forward),
+    of_pass(kCpu, "cpu_backward", Pass::kBackward, cpu::backward_workspace_bytes, cpu::backward,
+            cpu::describe_backward),
 };
 
 }  // namespace

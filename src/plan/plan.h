@@ -38,18 +38,18 @@ enum Feature : uint32_t {
 };
 
 struct KernelRow {
-  const char* name;
-  Backend backend;
-  DeviceType device;
-  Pass pass;
-  int min_sm, max_sm;  // compute capability * 10, inclusive; CPU: 0
-  uint32_t dtypes;     // bit 1 << DType
-  int min_head_dim, max_head_dim, head_dim_step;
-  uint32_t features;
+  const char* name = nullptr;
+  Backend backend = Backend::kAuto;
+  DeviceType device = DeviceType::kOther;
+  Pass pass = Pass::kForward;
+  int min_sm = 0, max_sm = 0;  // compute capability * 10, inclusive; CPU: 0
+  uint32_t dtypes = 0;         // bit 1 << DType
+  int min_head_dim = 0, max_head_dim = 0, head_dim_step = 0;
+  uint32_t features = 0;
 
-  size_t (*workspace_bytes)(const Problem&);
-  Status (*launch)(const Problem&, Workspace, void* stream);
-  std::string (*describe)(const Problem&);  // tiles, threads, workspace: one line
+  size_t (*workspace_bytes)(const Problem&) = nullptr;
+  Status (*launch)(const Problem&, Workspace, void* stream) = nullptr;
+  std::string (*describe)(const Problem&) = nullptr;  // tiles, threads, workspace: one line
   // Optional. What the table cannot say: why the kernel does not serve the call, or "".
   std::string (*refuse)(const Problem&) = nullptr;
 };

@@ -80,11 +80,6 @@ Scripts record_with_peer(int count) {
   return scripts;
 }
 
-std::string name(std::string s, int i, int j) {
-  if (i >= 0) s += "[" + std::to_string(i) + "]";
-  return j >= 0 ? s + "[" + std::to_string(j) + "]" : s;
-}
-
 template <class Config>
 Layout pair_layout() {
   using S = typename Config::SharedMemory;
@@ -95,27 +90,19 @@ Layout pair_layout() {
     for (int i = 0; i < S::kNumBarriers; ++i) {
       const BarrierEntry e = S::entry(i);
       all.barriers.push_back(
-          {e.barrier.offset + base, e.arrivals, prefix + name(e.event, e.w, e.s)});
+          {e.barrier.offset + base, e.arrivals, prefix + indexed(e.event, e.w, e.s)});
     }
     const auto add = [&](Buffer b, const std::string& s) {
       all.buffers.push_back({b.offset + base, b.bytes, prefix + s});
     };
     add(S::x(), "x");
     for (int w = 0; w < 2; ++w) {
-      for (int s = 0; s < Config::kStages; ++s) add(S::slot(w, s), name("slot", w, s));
-      add(S::p(w), name("p", w, -1));
-      add(S::received(w), name("received", w, -1));
+      for (int s = 0; s < Config::kStages; ++s) add(S::slot(w, s), indexed("slot", w, s));
+      add(S::p(w), indexed("p", w, -1));
+      add(S::received(w), indexed("received", w, -1));
     }
   }
   return all;
-}
-
-std::string last_events(const Verdict& v, size_t lines) {
-  std::string s;
-  for (size_t i = v.trace.size() > lines ? v.trace.size() - lines : 0; i < v.trace.size(); ++i) {
-    s += "\n  " + v.trace[i];
-  }
-  return s;
 }
 
 template <class Config>
@@ -156,13 +143,13 @@ Layout dq_layout() {
   Layout all;
   for (int i = 0; i < S::kNumBarriers; ++i) {
     const BarrierEntry e = S::entry(i);
-    all.barriers.push_back({e.barrier.offset, e.arrivals, name(e.event, e.w, e.s)});
+    all.barriers.push_back({e.barrier.offset, e.arrivals, indexed(e.event, e.w, e.s)});
   }
   for (int s = 0; s < DqReal::kStages; ++s) {
     for (int w = 0; w < 2; ++w) {
-      all.buffers.push_back({S::ds(s, w).offset, S::ds(s, w).bytes, name("ds", s, w)});
+      all.buffers.push_back({S::ds(s, w).offset, S::ds(s, w).bytes, indexed("ds", s, w)});
     }
-    all.buffers.push_back({S::keys(s).offset, S::keys(s).bytes, name("keys", s, -1)});
+    all.buffers.push_back({S::keys(s).offset, S::keys(s).bytes, indexed("keys", s, -1)});
   }
   return all;
 }

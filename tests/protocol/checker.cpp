@@ -468,4 +468,17 @@ Verdict check(const std::vector<Script>& roles, const Layout& layout, Steps step
   return Checker(roles, layout, steps).run();
 }
 
+std::string last_events(const Verdict& v, size_t lines) {
+  std::string s;
+  for (size_t i = v.trace.size() > lines ? v.trace.size() - lines : 0; i < v.trace.size(); ++i) {
+    s += "\n  " + v.trace[i];
+  }
+  return s;
+}
+
+std::string indexed(std::string name, int i, int j) {
+  if (i >= 0) name += "[" + std::to_string(i) + "]";
+  return j >= 0 ? name + "[" + std::to_string(j) + "]" : name;
+}
+
 }  // namespace ffpa::sm90

@@ -38,6 +38,11 @@ struct Verdict {
   long states = 0;
 };
 
+// The end of the trace, a line each.
+std::string last_events(const Verdict& v, size_t lines);
+// "slot_ready[0][2]"; indices below 0 are left out.
+std::string indexed(std::string name, int i, int j = -1);
+
 Verdict check(const std::vector<Script>& roles, const Layout& layout, Steps steps);
 
 }  // namespace ffpa::sm90

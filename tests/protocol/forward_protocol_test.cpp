@@ -67,27 +67,23 @@ std::vector<Script> record(const TileLists& tiles) {
 template <class Config>
 Layout layout() {
   using S = typename Config::SharedMemory;
-  const auto name = [](std::string s, int i, int j = -1) {
-    if (i >= 0) s += "[" + std::to_string(i) + "]";
-    return j >= 0 ? s + "[" + std::to_string(j) + "]" : s;
-  };
   Layout all;
   for (int i = 0; i < S::kNumBarriers; ++i) {
     const auto e = S::entry(i);
-    all.barriers.push_back({e.barrier.offset, e.arrivals, name(e.event, e.w, e.s)});
+    all.barriers.push_back({e.barrier.offset, e.arrivals, indexed(e.event, e.w, e.s)});
   }
   const auto add = [&](Buffer b, const std::string& s) {
     all.buffers.push_back({b.offset, b.bytes, s});
   };
   add(S::q(), "q");
-  for (int slot = 0; slot < 2; ++slot) add(S::tile(slot), name("tile", slot));
+  for (int slot = 0; slot < 2; ++slot) add(S::tile(slot), indexed("tile", slot));
   for (int w = 0; w < 2; ++w) {
-    for (int s = 0; s < Config::kStages; ++s) add(S::slot(w, s), name("slot", w, s));
+    for (int s = 0; s < Config::kStages; ++s) add(S::slot(w, s), indexed("slot", w, s));
     if constexpr (!Config::kSplitRows) {
-      add(S::p(w), name("p", w));
-      add(S::row_max(w), name("row_max", w));
+      add(S::p(w), indexed("p", w));
+      add(S::row_max(w), indexed("row_max", w));
       for (int parity = 0; parity < 2; ++parity)
-        add(S::row_sum(w, parity), name("row_sum", w, parity));
+        add(S::row_sum(w, parity), indexed("row_sum", w, parity));
     }
   }
   return all;
@@ -97,14 +93,6 @@ std::string text(const std::vector<int>& counts) {
   std::string s;
   for (int c : counts) s += (s.empty() ? "" : " ") + std::to_string(c);
   return "{" + s + "}";
-}
-
-std::string last_events(const Verdict& v, size_t lines) {
-  std::string s;
-  for (size_t i = v.trace.size() > lines ? v.trace.size() - lines : 0; i < v.trace.size(); ++i) {
-    s += "\n  " + v.trace[i];
-  }
-  return s;
 }
 
 // Every list of 1..max_tiles tiles with 0..max_count key blocks each.
